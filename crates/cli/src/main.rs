@@ -1,0 +1,2 @@
+//! sharegroup
+fn main() {}

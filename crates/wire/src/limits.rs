@@ -1,0 +1,14 @@
+//! Every limit of this crate in one place.
+//!
+//! A limit that is exceeded gives a typed error naming it; nothing is allocated beyond it.
+
+/// Largest response frame that is read, in bytes: 100 MiB, the broker's own
+/// `socket.request.max.bytes` default. A share fetch stays below `fetch.max.bytes` plus one batch.
+pub const FRAME_BYTES_MAX: usize = 100 * 1024 * 1024;
+
+/// Most tagged fields in one tagged section. Kafka's schemas define at most a handful.
+pub const TAGGED_FIELDS_MAX: u32 = 1024;
+
+/// Requests that may wait for an answer on one connection. Kafka's own clients use 5 for produce
+/// and 100 for admin work; share sessions use 1.
+pub const IN_FLIGHT_REQUESTS_MAX: usize = 16;

@@ -1,0 +1,72 @@
+//! The messages, one file per API.
+//!
+//! Each struct is declared once with [`message!`](crate::message): its fields in wire order, the
+//! versions that have them, and their defaults. The declaration gives both directions. Sources: the
+//! schema files of Apache Kafka 4.4.0.
+
+use bytes::{Bytes, BytesMut};
+
+use crate::error::DecodeError;
+use crate::primitive::{Context, Reader, Wire};
+
+mod schema;
+
+pub mod share_acknowledge;
+pub mod share_fetch;
+pub mod share_group_heartbeat;
+
+pub(crate) use schema::{FieldSpec, message, since};
+
+/// A request or response body.
+pub trait Message: Wire + Default {
+    /// The API's name, as Kafka prints it.
+    const NAME: &'static str;
+    /// Oldest version known here.
+    const VERSION_MIN: i16;
+    /// Newest version known here.
+    const VERSION_MAX: i16;
+    /// First version with compact lengths and tagged sections.
+    const FLEXIBLE_SINCE: i16;
+
+    /// Whether `version` is flexible.
+    #[must_use]
+    fn is_flexible(version: i16) -> bool {
+        version >= Self::FLEXIBLE_SINCE
+    }
+
+    /// Appends the body.
+    fn encode(&self, version: i16, out: &mut BytesMut) {
+        self.write(Context { version, flexible: Self::is_flexible(version), nullable: false }, out);
+    }
+
+    /// The body alone.
+    #[must_use]
+    fn to_bytes(&self, version: i16) -> Bytes {
+        let mut out = BytesMut::new();
+        self.encode(version, &mut out);
+        out.freeze()
+    }
+
+    /// Decodes a body, to its last byte. Byte fields are slices of `body`.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the bytes are not a legal body of that version.
+    fn from_bytes(body: &Bytes, version: i16) -> Result<Self, DecodeError> {
+        if !(Self::VERSION_MIN..=Self::VERSION_MAX).contains(&version) {
+            return Err(DecodeError::UnknownVersion { api: Self::NAME, version });
+        }
+        let mut reader = Reader::new(body);
+        let context = Context { version, flexible: Self::is_flexible(version), nullable: false };
+        let message = Self::read(context, &mut reader)?;
+        reader.finish()?;
+        Ok(message)
+    }
+}
+
+/// A request, and what answers it.
+pub trait Request: Message {
+    /// The API's key.
+    const KEY: i16;
+    /// The answer.
+    type Response: Message;
+}
