@@ -11,8 +11,25 @@ use crate::primitive::{Context, Reader, Wire};
 
 mod schema;
 
+pub mod alter_share_group_offsets;
+pub mod api_versions;
+pub mod create_topics;
+pub mod delete_share_group_offsets;
+pub mod delete_topics;
+pub mod describe_cluster;
+pub mod describe_configs;
+pub mod describe_share_group_offsets;
+pub mod fetch;
+pub mod find_coordinator;
+pub mod incremental_alter_configs;
+pub mod init_producer_id;
+pub mod list_groups;
+pub mod list_offsets;
+pub mod metadata;
+pub mod produce;
 pub mod share_acknowledge;
 pub mod share_fetch;
+pub mod share_group_describe;
 pub mod share_group_heartbeat;
 
 pub(crate) use schema::{FieldSpec, message, since};
