@@ -1,1 +1,18 @@
-//! Connections over tokio.
+//! Connections over tokio: an [`Address`], a [`Connector`] that opens a byte stream to it, and a
+//! [`Connection`] that negotiates versions and ties answers to requests.
+//!
+//! All time goes through `tokio::time` and all I/O through the connector, so that everything above
+//! also runs under paused time against an in-memory peer.
+
+mod address;
+mod connection;
+mod connector;
+mod error;
+mod negotiation;
+mod task;
+
+pub use address::{Address, AddressError};
+pub use connection::{Connection, ConnectionOptions};
+pub use connector::{BoxStream, ConnectFuture, Connector, Stream, TcpConnector};
+pub use error::{CallError, CloseReason, ConnectError, ConnectPhase};
+pub use negotiation::{ApiVersionRange, NegotiatedVersions};

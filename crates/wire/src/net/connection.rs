@@ -1,0 +1,263 @@
+//! One connection to one broker.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::frame::{decode_response, encode_request};
+use crate::limits::{FRAME_BYTES_MAX, IN_FLIGHT_REQUESTS_MAX};
+use crate::message::Request;
+use crate::net::address::Address;
+use crate::net::connector::Connector;
+use crate::net::error::{CallError, CloseReason, ConnectError, ConnectPhase};
+use crate::net::negotiation::{ApiVersionRange, NegotiatedVersions, negotiate};
+use crate::net::task::{Outcome, Shared, Submission, run};
+
+/// What a connection is opened with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConnectionOptions {
+    /// Name of the client for the broker's logs and quotas (`client.id`). Default none.
+    pub client_id: Option<String>,
+    /// Time for one request and its answer (`request.timeout.ms`). Default 30 s.
+    pub request_timeout: Duration,
+    /// Time to open the stream and to negotiate (`socket.connection.setup.timeout.ms`). Default 10 s.
+    pub setup_timeout: Duration,
+    /// Requests that may wait for an answer. Default [`IN_FLIGHT_REQUESTS_MAX`], at least 1.
+    pub in_flight_max: usize,
+    /// Largest answer in bytes. Default [`FRAME_BYTES_MAX`].
+    pub frame_bytes_max: usize,
+    /// Name of the software, for the broker's metrics (KIP-511).
+    pub software_name: String,
+    /// Its version.
+    pub software_version: String,
+}
+
+impl Default for ConnectionOptions {
+    fn default() -> Self {
+        Self {
+            client_id: None,
+            request_timeout: Duration::from_secs(30),
+            setup_timeout: Duration::from_secs(10),
+            in_flight_max: IN_FLIGHT_REQUESTS_MAX,
+            frame_bytes_max: FRAME_BYTES_MAX,
+            software_name: "sharegroup".to_owned(),
+            software_version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+}
+
+/// A negotiated connection to one broker. A clone is another handle to the same connection, which
+/// ends when the last handle is dropped.
+///
+/// Requests are written in the order of the calls and answered in that order. A request without an
+/// answer at its deadline, an illegal frame or an answer that nobody is due ends the connection,
+/// since the state of the stream is unknown then; all other calls fail at once with the reason.
+#[derive(Debug, Clone)]
+pub struct Connection {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    link: Link,
+    versions: NegotiatedVersions,
+}
+
+impl Connection {
+    /// Connects, and asks for the broker's versions. Nothing else is sent before they are known.
+    /// The connection's task is spawned on the current runtime.
+    ///
+    /// # Errors
+    /// [`ConnectError`]; [`is_retriable`](ConnectError::is_retriable) tells whether to try again
+    /// after a pause.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the half-open connection.
+    pub async fn open(
+        connector: &dyn Connector,
+        address: &Address,
+        options: &ConnectionOptions,
+    ) -> Result<Self, ConnectError> {
+        let started = Instant::now();
+        let stream = match timeout(options.setup_timeout, connector.connect(address)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => {
+                return Err(ConnectError::Io { address: address.clone(), kind: error.kind(), text: error.to_string() });
+            }
+            Err(_) => {
+                return Err(ConnectError::Timeout {
+                    address: address.clone(),
+                    phase: ConnectPhase::Connect,
+                    after: options.setup_timeout,
+                });
+            }
+        };
+        let in_flight_max = options.in_flight_max.max(1);
+        let (frames, queue) = mpsc::channel(in_flight_max);
+        let shared = Arc::new(Shared::new());
+        let link = Link {
+            address: address.clone(),
+            client_id: options.client_id.clone(),
+            request_timeout: options.request_timeout,
+            in_flight_max,
+            places: Arc::new(Semaphore::new(in_flight_max)),
+            frames,
+            shared: Arc::clone(&shared),
+        };
+        let frame_bytes_max = options.frame_bytes_max;
+        tokio::spawn(async move { run(stream, queue, &shared, frame_bytes_max).await });
+        let negotiated = timeout_at(started + options.setup_timeout, negotiate(&link, options)).await;
+        let versions = negotiated.map_err(|_| ConnectError::Timeout {
+            address: address.clone(),
+            phase: ConnectPhase::ApiVersions,
+            after: options.setup_timeout,
+        })??;
+        tracing::debug!(%address, "Connected.");
+        Ok(Self { inner: Arc::new(Inner { link, versions }) })
+    }
+
+    /// Where it leads.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.inner.link.address
+    }
+
+    /// What the broker said about itself.
+    #[must_use]
+    pub fn versions(&self) -> &NegotiatedVersions {
+        &self.inner.versions
+    }
+
+    /// The newest version of `R` that both sides know.
+    ///
+    /// # Errors
+    /// [`CallError::Unsupported`].
+    pub fn version<R: Request>(&self) -> Result<i16, CallError> {
+        let ours = ApiVersionRange::of::<R>();
+        let broker = self.inner.versions.range(R::KEY);
+        broker.and_then(|broker| ours.newest_common(broker)).ok_or_else(|| CallError::Unsupported {
+            address: self.address().clone(),
+            api: R::NAME,
+            ours,
+            broker,
+        })
+    }
+
+    /// Level of a finalized feature of the cluster, such as `share.version`; `None` = off.
+    #[must_use]
+    pub fn finalized_feature(&self, name: &str) -> Option<i16> {
+        self.inner.versions.finalized_feature(name)
+    }
+
+    /// Sends a request in the newest common version and waits for its answer, for the request
+    /// timeout at the longest. `ThrottleTimeMs` of the answer is the caller's business. Not for
+    /// requests that get no answer (Produce with acks 0).
+    ///
+    /// # Errors
+    /// [`CallError`]; [`may_have_arrived`](CallError::may_have_arrived) tells whether the broker
+    /// may have done the work.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the connection usable: the request may or may not have been sent,
+    /// a late answer is dropped, and its deadline still holds for the connection.
+    pub async fn call<R: Request>(&self, request: &R) -> Result<R::Response, CallError> {
+        self.call_with(request, self.version::<R>()?, self.inner.link.request_timeout).await
+    }
+
+    /// As [`call`](Self::call), in a given version and with a given time for the answer.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call); the version is not checked against the broker's range.
+    ///
+    /// # Cancel safety
+    /// As [`call`](Self::call).
+    pub async fn call_with<R: Request>(
+        &self,
+        request: &R,
+        version: i16,
+        timeout: Duration,
+    ) -> Result<R::Response, CallError> {
+        let frame = self.inner.link.exchange(request, version, timeout).await?;
+        decode_response::<R>(&frame, version).map_err(|source| {
+            self.inner.link.shared.close(CloseReason::Decode { api: R::NAME, source: source.clone() });
+            CallError::PeerMisbehaved { address: self.address().clone(), api: R::NAME, version, source }
+        })
+    }
+
+    /// Closes the connection; calls that wait fail with [`CloseReason::ByUs`].
+    pub fn close(&self) {
+        self.inner.link.shared.close(CloseReason::ByUs);
+    }
+
+    /// Whether it has ended.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.inner.link.shared.close_reason().is_some()
+    }
+
+    /// Waits for its end and tells why.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn closed(&self) -> CloseReason {
+        self.inner.link.shared.closed().await
+    }
+}
+
+/// A connection before its versions are known.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) address: Address,
+    client_id: Option<String>,
+    request_timeout: Duration,
+    in_flight_max: usize,
+    /// One permit per request that may wait for an answer.
+    places: Arc<Semaphore>,
+    frames: mpsc::Sender<Bytes>,
+    shared: Arc<Shared>,
+}
+
+impl Link {
+    /// Sends a request and waits for the frame that answers it.
+    pub(super) async fn exchange<R: Request>(
+        &self,
+        request: &R,
+        version: i16,
+        timeout: Duration,
+    ) -> Result<Bytes, CallError> {
+        let (address, api) = (|| self.address.clone(), R::NAME);
+        let not_connected = |reason| CallError::NotConnected { address: address(), api, reason };
+        if let Some(reason) = self.shared.close_reason() {
+            return Err(not_connected(reason));
+        }
+        let deadline = Instant::now() + timeout;
+        let place = match timeout_at(deadline, Arc::clone(&self.places).acquire_owned()).await {
+            Ok(Ok(place)) => place,
+            // The semaphore is never closed.
+            Ok(Err(_)) => return Err(not_connected(CloseReason::ByUs)),
+            Err(_) => {
+                return Err(CallError::Busy {
+                    address: address(),
+                    api,
+                    in_flight_max: self.in_flight_max,
+                    after: timeout,
+                });
+            }
+        };
+        let answer = self
+            .shared
+            .submit(Submission { api, timeout, deadline, place }, &self.frames, |correlation_id| {
+                encode_request(request, version, correlation_id, self.client_id.as_deref())
+            })
+            .map_err(not_connected)?;
+        match answer.await {
+            Ok(Outcome::Answer(frame)) => Ok(frame),
+            Ok(Outcome::Timeout) => Err(CallError::Timeout { address: address(), api, after: timeout }),
+            Ok(Outcome::Lost(reason)) => Err(CallError::ConnectionLost { address: address(), api, reason }),
+            Err(_) => Err(CallError::ConnectionLost { address: address(), api, reason: CloseReason::ByUs }),
+        }
+    }
+}
