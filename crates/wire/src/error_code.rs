@@ -220,6 +220,7 @@ impl ErrorCode {
     }
 }
 
+#[expect(clippy::derivable_impls, reason = "the variants come from a table that has no place for an attribute")]
 impl Default for ErrorCode {
     fn default() -> Self {
         Self::None

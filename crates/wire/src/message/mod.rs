@@ -23,6 +23,7 @@ pub mod fetch;
 pub mod find_coordinator;
 pub mod incremental_alter_configs;
 pub mod init_producer_id;
+pub mod json;
 pub mod list_groups;
 pub mod list_offsets;
 pub mod metadata;
@@ -35,7 +36,7 @@ pub mod share_group_heartbeat;
 pub(crate) use schema::{FieldSpec, message, since};
 
 /// A request or response body.
-pub trait Message: Wire + Default {
+pub trait Message: Wire + json::Json + Default {
     /// The API's name, as Kafka prints it.
     const NAME: &'static str;
     /// Oldest version known here.
@@ -62,6 +63,14 @@ pub trait Message: Wire + Default {
         let mut out = BytesMut::new();
         self.encode(version, &mut out);
         out.freeze()
+    }
+
+    /// The body as JSON, for logs: the form of Kafka's own converters, see [`json`].
+    #[must_use]
+    fn to_json(&self, version: i16) -> String {
+        let mut out = String::new();
+        self.json(version, &mut out);
+        out
     }
 
     /// Decodes a body, to its last byte. Byte fields are slices of `body`.

@@ -159,6 +159,19 @@ macro_rules! message {
             }
         }
 
+        impl $crate::message::json::Json for $name {
+            fn json(&self, version: i16, out: &mut String) {
+                out.push('{');
+                $( {
+                    const SPEC: $crate::message::FieldSpec = $crate::message::schema::message!(@spec $($spec)?);
+                    if SPEC.is_plain(version) || (SPEC.is_tagged(version) && self.$field != Self::default().$field) {
+                        $crate::message::json::field(stringify!($field), &self.$field, version, out);
+                    }
+                } )*
+                out.push('}');
+            }
+        }
+
         // A nullable struct: one byte says whether it is there.
         impl $crate::primitive::Wire for Option<$name> {
             const BYTES_MIN: usize = 1;

@@ -1,0 +1,166 @@
+//! Every message of the crate, without its type: what the tests walk over.
+
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use sharegroup_wire::DecodeError;
+use sharegroup_wire::message::alter_share_group_offsets::AlterShareGroupOffsetsRequest;
+use sharegroup_wire::message::api_versions::ApiVersionsRequest;
+use sharegroup_wire::message::create_topics::CreateTopicsRequest;
+use sharegroup_wire::message::delete_share_group_offsets::DeleteShareGroupOffsetsRequest;
+use sharegroup_wire::message::delete_topics::DeleteTopicsRequest;
+use sharegroup_wire::message::describe_cluster::DescribeClusterRequest;
+use sharegroup_wire::message::describe_configs::DescribeConfigsRequest;
+use sharegroup_wire::message::describe_share_group_offsets::DescribeShareGroupOffsetsRequest;
+use sharegroup_wire::message::fetch::FetchRequest;
+use sharegroup_wire::message::find_coordinator::FindCoordinatorRequest;
+use sharegroup_wire::message::incremental_alter_configs::IncrementalAlterConfigsRequest;
+use sharegroup_wire::message::init_producer_id::InitProducerIdRequest;
+use sharegroup_wire::message::list_groups::ListGroupsRequest;
+use sharegroup_wire::message::list_offsets::ListOffsetsRequest;
+use sharegroup_wire::message::metadata::MetadataRequest;
+use sharegroup_wire::message::produce::ProduceRequest;
+use sharegroup_wire::message::share_acknowledge::ShareAcknowledgeRequest;
+use sharegroup_wire::message::share_fetch::ShareFetchRequest;
+use sharegroup_wire::message::share_group_describe::ShareGroupDescribeRequest;
+use sharegroup_wire::message::share_group_heartbeat::ShareGroupHeartbeatRequest;
+use sharegroup_wire::message::{Message, Request};
+
+/// A decoded body.
+pub trait Body {
+    fn to_json(&self, version: i16) -> String;
+    fn to_bytes(&self, version: i16) -> Bytes;
+}
+
+impl<M: Message> Body for M {
+    fn to_json(&self, version: i16) -> String {
+        Message::to_json(self, version)
+    }
+
+    fn to_bytes(&self, version: i16) -> Bytes {
+        Message::to_bytes(self, version)
+    }
+}
+
+/// One message: the request or the response of an API.
+#[derive(Clone)]
+pub struct Kind {
+    /// As the vectors name it: `MetadataRequest`.
+    pub name: String,
+    pub key: i16,
+    pub versions: RangeInclusive<i16>,
+    pub decode: fn(&Bytes, i16) -> Result<Box<dyn Body>, DecodeError>,
+}
+
+fn decode<M: Message + 'static>(body: &Bytes, version: i16) -> Result<Box<dyn Body>, DecodeError> {
+    M::from_bytes(body, version).map(|message| Box::new(message) as Box<dyn Body>)
+}
+
+fn kind<M: Message + 'static>(key: i16, direction: &str) -> Kind {
+    Kind {
+        name: format!("{}{direction}", M::NAME),
+        key,
+        versions: M::VERSION_MIN..=M::VERSION_MAX,
+        decode: decode::<M>,
+    }
+}
+
+fn api<R: Request<Response: 'static> + 'static>() -> [Kind; 2] {
+    [kind::<R>(R::KEY, "Request"), kind::<R::Response>(R::KEY, "Response")]
+}
+
+/// All messages.
+pub fn kinds() -> Vec<Kind> {
+    [
+        api::<AlterShareGroupOffsetsRequest>(),
+        api::<ApiVersionsRequest>(),
+        api::<CreateTopicsRequest>(),
+        api::<DeleteShareGroupOffsetsRequest>(),
+        api::<DeleteTopicsRequest>(),
+        api::<DescribeClusterRequest>(),
+        api::<DescribeConfigsRequest>(),
+        api::<DescribeShareGroupOffsetsRequest>(),
+        api::<FetchRequest>(),
+        api::<FindCoordinatorRequest>(),
+        api::<IncrementalAlterConfigsRequest>(),
+        api::<InitProducerIdRequest>(),
+        api::<ListGroupsRequest>(),
+        api::<ListOffsetsRequest>(),
+        api::<MetadataRequest>(),
+        api::<ProduceRequest>(),
+        api::<ShareAcknowledgeRequest>(),
+        api::<ShareFetchRequest>(),
+        api::<ShareGroupDescribeRequest>(),
+        api::<ShareGroupHeartbeatRequest>(),
+    ]
+    .concat()
+}
+
+/// One line of a vector file.
+pub struct Vector {
+    pub kind: Kind,
+    pub version: i16,
+    pub body: Bytes,
+    /// The message as Kafka's own converter prints it.
+    pub json: serde_json::Value,
+    /// File and line, for failures.
+    pub place: String,
+}
+
+/// The folder in `SHAREGROUP_VECTORS`, else the crate's own copy.
+pub fn vectors_folder() -> PathBuf {
+    std::env::var_os("SHAREGROUP_VECTORS").map_or_else(own_vectors, PathBuf::from)
+}
+
+/// The crate's own copy.
+pub fn own_vectors() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata")
+}
+
+/// All vectors of messages in `folder`. Panics on a file, a key or a version that isn't known here.
+pub fn vectors(folder: &Path) -> Vec<Vector> {
+    let kinds = kinds();
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap_or_else(|error| panic!("vectors in {}: {error}", folder.display()))
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| is_message_file(path))
+        .collect();
+    files.sort();
+    let mut vectors = Vec::new();
+    for file in files {
+        let name = file.file_stem().unwrap().to_str().unwrap();
+        let kind = kinds
+            .iter()
+            .find(|kind| kind.name == name)
+            .unwrap_or_else(|| panic!("{name}: no such message here"));
+        for (index, line) in std::fs::read_to_string(&file).unwrap().lines().enumerate() {
+            let place = format!("{name}.jsonl:{}", index + 1);
+            let line: serde_json::Value =
+                serde_json::from_str(line).unwrap_or_else(|error| panic!("{place}: {error}"));
+            assert_eq!(line["api"], kind.name.as_str(), "{place}");
+            assert_eq!(line["key"], kind.key, "{place}");
+            let version = i16::try_from(line["version"].as_i64().unwrap()).unwrap();
+            assert!(kind.versions.contains(&version), "{place}: version {version} is not known here");
+            vectors.push(Vector {
+                kind: kind.clone(),
+                version,
+                body: from_hex(line["hex"].as_str().unwrap()),
+                json: line["json"].clone(),
+                place,
+            });
+        }
+    }
+    vectors
+}
+
+fn is_message_file(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_str().unwrap_or_default();
+    name.ends_with("Request.jsonl") || name.ends_with("Response.jsonl")
+}
+
+/// Bytes of a hexadecimal text.
+pub fn from_hex(hex: &str) -> Bytes {
+    assert!(hex.len().is_multiple_of(2), "odd number of digits");
+    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+}
