@@ -1,0 +1,42 @@
+//! What `cargo xtask prove` runs: what takes too long, or is too noisy, for every change.
+
+use anyhow::ensure;
+use sharegroup_launcher::Kafka;
+
+use crate::run::{Context, Count, Stage};
+
+/// All proofs. To add one, write a function and a line here.
+pub(crate) const PROOFS: &[Stage] = &[Stage {
+    name: "versions",
+    what: "each supported Kafka version starts with share groups on",
+    run: versions,
+}];
+
+/// The supported versions of Kafka and the level of `share.version` each is started with.
+const VERSIONS: [(&str, u16); 4] = [("4.1.2", 1), ("4.2.1", 1), ("4.3.1", 1), ("4.4.0", 2)];
+
+fn versions(_: &Context) -> anyhow::Result<Count> {
+    let mut count = Count::default();
+    for (version, level) in VERSIONS {
+        let Some(kafka) = Kafka::builder().version(version).start_or_skip()? else {
+            count.skipped += 1;
+            continue;
+        };
+        let servers = kafka.bootstrap_servers();
+        let features = kafka.tool(
+            "org.apache.kafka.tools.FeatureCommand",
+            ["--bootstrap-server", servers.as_str(), "describe"],
+        )?;
+        let features = String::from_utf8_lossy(&features.stdout).into_owned();
+        let finalized = format!("FinalizedVersionLevel: {level}");
+        let is_on = features
+            .lines()
+            .any(|line| line.contains("share.version") && line.contains(&finalized));
+        ensure!(
+            is_on,
+            "Kafka {version}: share.version {level} expected:\n{features}"
+        );
+        count.passed += 1;
+    }
+    Ok(count)
+}

@@ -1,0 +1,101 @@
+//! Rules for files as they are in git.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::ensure;
+
+use crate::run::{Context, Count};
+
+const LINES_MAX: usize = 800;
+
+/// Folders that exist on one machine only. In two parts, so that this file does not break its own rule.
+const MACHINE_FOLDERS: [(&str, &str); 4] = [
+    ("/ho", "me/"),
+    ("/ro", "ot/"),
+    ("/wo", "rk/"),
+    ("/Us", "ers/"),
+];
+
+pub(crate) fn check(context: &Context) -> anyhow::Result<Count> {
+    let mut git = Command::new("git");
+    // Also what is not added yet, so that a mistake shows before the commit.
+    git.current_dir(&context.root).args([
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]);
+    let mut complaints = Vec::new();
+    for name in context
+        .output(&mut git)?
+        .split('\0')
+        .filter(|name| !name.is_empty())
+    {
+        // A file that was removed and not committed yet, or one that is not text.
+        if let Ok(text) = fs::read_to_string(context.root.join(name)) {
+            complaints.extend(complaints_about(name, &text));
+        }
+    }
+    ensure!(complaints.is_empty(), "{}", complaints.join("\n"));
+    Ok(Count::ONE)
+}
+
+fn complaints_about(name: &str, text: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let lines = text.lines().count();
+    if name.ends_with(".rs") && lines > LINES_MAX {
+        complaints.push(format!(
+            "{name}: {lines} lines, at most {LINES_MAX} are allowed: split it"
+        ));
+    }
+    for (index, line) in text.lines().enumerate() {
+        if MACHINE_FOLDERS
+            .iter()
+            .any(|(start, end)| has_path(line, &format!("{start}{end}")))
+        {
+            complaints.push(format!(
+                "{name}:{}: a path of one machine: {}",
+                index + 1,
+                line.trim()
+            ));
+        }
+    }
+    complaints
+}
+
+/// Whether an absolute path begins with `folder` in the line; `site.org/folder/` is none.
+fn has_path(line: &str, folder: &str) -> bool {
+    line.match_indices(folder).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        before.is_none_or(|c| {
+            !(c.is_alphanumeric() || matches!(c, '/' | '.' | '-' | '_' | '~' | '}' | ')' | '$'))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machine_paths_are_found_and_addresses_are_not() {
+        let path = format!("{}{}me/x", "/ho", "me/");
+        assert_eq!(
+            complaints_about("a.md", &format!("ok\nsee {path}")).len(),
+            1
+        );
+        assert_eq!(complaints_about("a.md", &path).len(), 1);
+        assert!(
+            complaints_about("a.md", &format!("https://site.org{path} and ~{path}")).is_empty()
+        );
+    }
+
+    #[test]
+    fn long_source_file_is_named() {
+        assert!(complaints_about("a.rs", &"x\n".repeat(800)).is_empty());
+        assert_eq!(complaints_about("a.rs", &"x\n".repeat(801)).len(), 1);
+        assert!(complaints_about("a.md", &"x\n".repeat(801)).is_empty());
+    }
+}

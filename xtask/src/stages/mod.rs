@@ -1,0 +1,138 @@
+//! What `cargo xtask test` runs. The table is the order: cheapest first.
+
+mod deny;
+mod files;
+mod layers;
+
+use crate::run::{Context, Count, Stage};
+
+/// All stages. To add one, write a function and a line here.
+pub(crate) const STAGES: &[Stage] = &[
+    Stage {
+        name: "fmt",
+        what: "rustfmt has nothing to change",
+        run: fmt,
+    },
+    Stage {
+        name: "files",
+        what: "length of source files, no paths of this machine in them",
+        run: files::check,
+    },
+    Stage {
+        name: "layers",
+        what: "crates depend only on lower layers; session has no tokio",
+        run: layers::check,
+    },
+    Stage {
+        name: "native",
+        what: "no C library in the default build",
+        run: layers::check_native,
+    },
+    Stage {
+        name: "clippy",
+        what: "no warning in any target",
+        run: clippy,
+    },
+    Stage {
+        name: "unit",
+        what: "unit, property and vector tests inside the crates",
+        run: unit,
+    },
+    Stage {
+        name: "integration",
+        what: "tests of the crates over their public API",
+        run: integration,
+    },
+    Stage {
+        name: "doctest",
+        what: "examples in the documentation",
+        run: doctest,
+    },
+    Stage {
+        name: "doc",
+        what: "the documentation builds without a warning",
+        run: doc,
+    },
+    Stage {
+        name: "deny",
+        what: "licences, duplicate and banned crates, sources",
+        run: deny::check,
+    },
+    Stage {
+        name: "launcher",
+        what: "real Kafka starts, dies and starts again",
+        run: launcher,
+    },
+    Stage {
+        name: "end-to-end",
+        what: "the program and the public API against real Kafka",
+        run: end_to_end,
+    },
+];
+
+fn fmt(context: &Context) -> anyhow::Result<Count> {
+    context.check(&mut context.cargo(["fmt", "--all", "--check"]))
+}
+
+fn clippy(context: &Context) -> anyhow::Result<Count> {
+    context.check(&mut context.cargo([
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ]))
+}
+
+fn unit(context: &Context) -> anyhow::Result<Count> {
+    context.cargo_test(&mut context.cargo([
+        "test",
+        "--workspace",
+        "--lib",
+        "--bins",
+        "--no-fail-fast",
+    ]))
+}
+
+fn integration(context: &Context) -> anyhow::Result<Count> {
+    let excluded = [
+        "--exclude",
+        "sharegroup",
+        "--exclude",
+        "sharegroup-launcher",
+    ];
+    let command = ["test", "--workspace", "--no-fail-fast", "--test", "*"];
+    context.cargo_test(context.cargo(command).args(excluded))
+}
+
+fn doctest(context: &Context) -> anyhow::Result<Count> {
+    context.cargo_test(&mut context.cargo(["test", "--workspace", "--doc", "--no-fail-fast"]))
+}
+
+fn doc(context: &Context) -> anyhow::Result<Count> {
+    context.check(
+        context
+            .cargo(["doc", "--workspace", "--no-deps"])
+            .env("RUSTDOCFLAGS", "-Dwarnings"),
+    )
+}
+
+fn launcher(context: &Context) -> anyhow::Result<Count> {
+    context.cargo_test(&mut context.cargo([
+        "test",
+        "-p",
+        "sharegroup-launcher",
+        "--no-fail-fast",
+        "--test",
+        "*",
+    ]))
+}
+
+/// Builds the program as users run it and hands its path to the tests: cargo does so only for tests of its own package.
+fn end_to_end(context: &Context) -> anyhow::Result<Count> {
+    context.output(&mut context.cargo(["build", "--release", "-p", "sharegroup-cli"]))?;
+    let program = context.target_dir().join("release").join("sharegroup");
+    let mut command = context.cargo(["test", "-p", "sharegroup", "--no-fail-fast", "--test", "*"]);
+    context.cargo_test(command.env("SHAREGROUP_BIN", program))
+}
