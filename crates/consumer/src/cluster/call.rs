@@ -1,0 +1,205 @@
+//! Calls that find their broker and are tried again.
+
+use sharegroup_wire::message::alter_share_group_offsets::AlterShareGroupOffsetsResponse;
+use sharegroup_wire::message::delete_share_group_offsets::DeleteShareGroupOffsetsResponse;
+use sharegroup_wire::message::describe_share_group_offsets::DescribeShareGroupOffsetsResponse;
+use sharegroup_wire::message::share_group_describe::ShareGroupDescribeResponse;
+use sharegroup_wire::message::share_group_heartbeat::ShareGroupHeartbeatResponse;
+use sharegroup_wire::message::{Message, Request};
+use sharegroup_wire::net::{Address, CallError};
+use sharegroup_wire::{BrokerId, ErrorCode};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::Cluster;
+use crate::error::ClientError;
+
+/// Which failures a call is tried again after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Retry {
+    /// All that may pass: for requests that may be done twice.
+    Always,
+    /// Only those after which the broker certainly has not seen the request.
+    Unsent,
+}
+
+impl Retry {
+    fn allows(self, error: &ClientError) -> bool {
+        error.is_retriable() && (self == Self::Always || !error.may_have_arrived())
+    }
+}
+
+/// An answer of a group coordinator.
+pub(crate) trait CoordinatorResponse {
+    /// The error that concerns the coordinator, if any.
+    fn coordinator_error(&self) -> ErrorCode;
+}
+
+macro_rules! top_level_error {
+    ($($name:ident),*) => {$(
+        impl CoordinatorResponse for $name {
+            fn coordinator_error(&self) -> ErrorCode {
+                self.error_code
+            }
+        }
+    )*};
+}
+
+top_level_error!(ShareGroupHeartbeatResponse, AlterShareGroupOffsetsResponse, DeleteShareGroupOffsetsResponse);
+
+macro_rules! first_group_error {
+    ($($name:ident),*) => {$(
+        impl CoordinatorResponse for $name {
+            fn coordinator_error(&self) -> ErrorCode {
+                self.groups.first().map_or(ErrorCode::None, |group| group.error_code)
+            }
+        }
+    )*};
+}
+
+first_group_error!(ShareGroupDescribeResponse, DescribeShareGroupOffsetsResponse);
+
+impl Cluster {
+    /// Asks any broker, and others when one can't be reached, until `default.api.timeout.ms`.
+    pub(crate) async fn call_any<R: Request>(&self, request: &R) -> Result<R::Response, ClientError> {
+        self.call_any_with(request, Retry::Always).await
+    }
+
+    /// As [`call_any`](Self::call_any), tried again only after the failures that `retry` allows.
+    pub(crate) async fn call_any_with<R: Request>(
+        &self,
+        request: &R,
+        retry: Retry,
+    ) -> Result<R::Response, ClientError> {
+        let mut attempts = Attempts::new(self, R::NAME);
+        loop {
+            let candidates = self.state().candidates(&self.inner.config.bootstrap_servers);
+            let mut any_may_pass = false;
+            for address in &candidates {
+                match attempts.within_deadline(self.call_at(address, request)).await? {
+                    Ok(response) => return Ok(response),
+                    Err(error) if error.may_have_arrived() && !retry.allows(&error) => return Err(error),
+                    Err(error) => {
+                        any_may_pass |= error.is_retriable();
+                        attempts.failed(error);
+                    }
+                }
+            }
+            if !any_may_pass {
+                return Err(attempts.give_up());
+            }
+            attempts.pause().await?;
+        }
+    }
+
+    /// Asks one broker, once; a lost pooled connection is opened again first.
+    pub(crate) async fn call_broker<R: Request>(
+        &self,
+        broker: BrokerId,
+        request: &R,
+    ) -> Result<R::Response, ClientError> {
+        let mut attempts = Attempts::new(self, R::NAME);
+        let call = async {
+            let address = self.known_address(broker).await?;
+            self.call_at(&address, request).await
+        };
+        attempts.within_deadline(call).await?
+    }
+
+    /// Asks the coordinator of a group until `default.api.timeout.ms`: looks it up again where the
+    /// broker is not or not yet the coordinator, or can't be reached.
+    pub(crate) async fn call_coordinator<R>(&self, group_id: &str, request: &R) -> Result<R::Response, ClientError>
+    where
+        R: Request,
+        R::Response: CoordinatorResponse,
+    {
+        let mut attempts = Attempts::new(self, R::NAME);
+        loop {
+            let call = async {
+                let broker = self.find_coordinator(group_id).await?;
+                let response = self.call_broker(broker, request).await?;
+                match response.coordinator_error() {
+                    code @ (ErrorCode::CoordinatorLoadInProgress
+                    | ErrorCode::CoordinatorNotAvailable
+                    | ErrorCode::NotCoordinator) => Err(ClientError::Broker { api: R::NAME, code, message: None }),
+                    _ => Ok(response),
+                }
+            };
+            match attempts.within_deadline(call).await? {
+                Ok(response) => return Ok(response),
+                Err(error) if !error.is_retriable() => return Err(error),
+                Err(error) => {
+                    // While it loads, the coordinator stays the same.
+                    let loading =
+                        matches!(&error, ClientError::Broker { code: ErrorCode::CoordinatorLoadInProgress, .. });
+                    if !loading {
+                        self.forget_coordinator(group_id);
+                    }
+                    attempts.failed(error);
+                }
+            }
+            attempts.pause().await?;
+        }
+    }
+
+    async fn call_at<R: Request>(&self, address: &Address, request: &R) -> Result<R::Response, ClientError> {
+        match self.pooled(address).await?.call(request).await {
+            // It ended between the look into the pool and the call: nothing was sent.
+            Err(CallError::NotConnected { .. }) => Ok(self.pooled(address).await?.call(request).await?),
+            outcome => Ok(outcome?),
+        }
+    }
+}
+
+/// The tries of one operation, up to its deadline.
+#[derive(Debug)]
+pub(crate) struct Attempts<'a> {
+    cluster: &'a Cluster,
+    operation: &'static str,
+    deadline: Instant,
+    failures: u32,
+    last: Option<ClientError>,
+}
+
+impl<'a> Attempts<'a> {
+    pub(crate) fn new(cluster: &'a Cluster, operation: &'static str) -> Self {
+        let deadline = Instant::now() + cluster.config().default_api_timeout;
+        Self { cluster, operation, deadline, failures: 0, last: None }
+    }
+
+    /// Runs one try; the outer error is the deadline.
+    pub(crate) async fn within_deadline<T>(&mut self, attempt: impl Future<Output = T>) -> Result<T, ClientError> {
+        match timeout_at(self.deadline, attempt).await {
+            Ok(outcome) => Ok(outcome),
+            Err(_) => Err(self.deadline_error()),
+        }
+    }
+
+    /// Remembers a failed try.
+    pub(crate) fn failed(&mut self, error: ClientError) {
+        tracing::debug!(operation = self.operation, %error, "Try failed.");
+        self.last = Some(error);
+    }
+
+    /// Waits before the next round of tries.
+    pub(crate) async fn pause(&mut self) -> Result<(), ClientError> {
+        self.failures = self.failures.saturating_add(1);
+        if let Some(error) = &self.last {
+            tracing::warn!(operation = self.operation, failures = self.failures, %error, "Trying again.");
+        }
+        let delay = self.cluster.retry_delay(self.failures);
+        self.within_deadline(sleep(delay)).await
+    }
+
+    /// The last failure, as the outcome.
+    pub(crate) fn give_up(&mut self) -> ClientError {
+        self.last.take().unwrap_or_else(|| self.deadline_error())
+    }
+
+    fn deadline_error(&mut self) -> ClientError {
+        ClientError::Deadline {
+            operation: self.operation,
+            after: self.cluster.config().default_api_timeout,
+            last: self.last.take().map(Box::new),
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The cluster as a client sees it: which brokers there are, connections for cold traffic, and calls
+//! that find their broker.
+//!
+//! Cold traffic (metadata, coordinators, admin work) shares one connection per broker, opened when
+//! it is needed and again when it was lost. What must not wait behind others (share sessions,
+//! produce requests) opens a connection of its own with [`Cluster::open_connection`].
+
+mod call;
+mod state;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sharegroup_wire::BrokerId;
+use sharegroup_wire::id::TopicId;
+use sharegroup_wire::message::api_versions::ApiVersionsRequest;
+use sharegroup_wire::message::find_coordinator::{FindCoordinatorRequest, FindCoordinatorResponse, KEY_TYPE_GROUP};
+use sharegroup_wire::message::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
+use sharegroup_wire::message::{Message, Request};
+use sharegroup_wire::net::{Address, ConnectError, Connection, ConnectionOptions};
+use tokio::time::sleep_until;
+
+use crate::backoff::{Backoff, Jitter};
+use crate::client::ClientConfig;
+use crate::error::ClientError;
+
+pub(crate) use call::{CoordinatorResponse, Retry};
+use state::State;
+
+/// A cheap handle to one cluster.
+#[derive(Debug, Clone)]
+pub(crate) struct Cluster {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    config: ClientConfig,
+    options: ConnectionOptions,
+    jitter: Jitter,
+    state: Mutex<State>,
+}
+
+/// Which topics a metadata request asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum MetadataScope {
+    /// Brokers only.
+    Brokers,
+    /// Every topic that the client may see.
+    AllTopics,
+    /// Topics by name.
+    Names(Vec<String>),
+    /// Topics by id.
+    Ids(Vec<TopicId>),
+}
+
+impl Cluster {
+    pub(crate) fn new(config: ClientConfig) -> Self {
+        let (options, jitter) = (config.connection_options(), Jitter::seeded(config.seed));
+        Self { inner: Arc::new(Inner { config, options, jitter, state: Mutex::default() }) }
+    }
+
+    pub(crate) fn config(&self) -> &ClientConfig {
+        &self.inner.config
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics under the lock, and it is never held across an await.
+        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pause after so many failures in a row of one operation.
+    pub(crate) fn retry_delay(&self, failures: u32) -> Duration {
+        self.inner.config.retry_backoff().delay(failures, &self.inner.jitter)
+    }
+
+    /// A pause of another kind, spread by the client's generator.
+    pub(crate) fn delay(&self, backoff: Backoff, failures: u32) -> Duration {
+        backoff.delay(failures, &self.inner.jitter)
+    }
+
+    /// A pseudo-random number of the client's seeded generator.
+    pub(crate) fn random(&self) -> u64 {
+        self.inner.jitter.next()
+    }
+
+    /// Where a broker listens, as far as is known.
+    pub(crate) fn address(&self, broker: BrokerId) -> Option<Address> {
+        self.state().brokers.get(&broker).cloned()
+    }
+
+    /// The brokers that are known.
+    pub(crate) fn brokers(&self) -> Vec<BrokerId> {
+        self.state().brokers.keys().copied().collect()
+    }
+
+    /// Learns a broker's address from an answer other than metadata.
+    pub(crate) fn learn_broker(&self, broker: BrokerId, host: &str, port: i32) {
+        if let Some(address) = address(host, port).filter(|_| broker.0 >= 0) {
+            self.state().brokers.insert(broker, address);
+        }
+    }
+
+    /// Opens a connection that is the caller's alone. A pause after failed tries is kept first.
+    /// Takes at most the reconnect pause and the setup time (twice, where the broker must first be
+    /// looked up).
+    pub(crate) async fn open_connection(&self, broker: BrokerId) -> Result<Connection, ClientError> {
+        let address = self.known_address(broker).await?;
+        Ok(self.open(&address).await?)
+    }
+
+    /// A broker's address, looked up where it isn't known.
+    async fn known_address(&self, broker: BrokerId) -> Result<Address, ClientError> {
+        if let Some(address) = self.address(broker) {
+            return Ok(address);
+        }
+        self.metadata(MetadataScope::Brokers).await?;
+        self.address(broker).ok_or(ClientError::UnknownBroker { broker })
+    }
+
+    async fn open(&self, address: &Address) -> Result<Connection, ConnectError> {
+        let not_before = self.state().reconnects.get(address).map(|reconnect| reconnect.not_before);
+        if let Some(not_before) = not_before {
+            sleep_until(not_before).await;
+        }
+        let opened = Connection::open(&*self.inner.config.connector, address, &self.inner.options).await;
+        let backoff = self.inner.config.reconnect_backoff();
+        let mut state = self.state();
+        match &opened {
+            Ok(_) => {
+                state.reconnects.remove(address);
+            }
+            Err(_) => state.connect_failed(address, |failures| backoff.delay(failures, &self.inner.jitter)),
+        }
+        opened
+    }
+
+    /// The connection for cold traffic.
+    async fn pooled(&self, address: &Address) -> Result<Connection, ConnectError> {
+        if let Some(connection) = self.state().live_connection(address) {
+            return Ok(connection);
+        }
+        let opened = self.open(address).await?;
+        // Somebody else may have opened one meanwhile: then theirs stays and ours is dropped.
+        let mut state = self.state();
+        if let Some(connection) = state.live_connection(address) {
+            return Ok(connection);
+        }
+        state.pool.insert(address.clone(), opened.clone());
+        Ok(opened)
+    }
+
+    /// Level of a finalized feature of the cluster now, such as `share.version`; `None` = off.
+    pub(crate) async fn finalized_feature(&self, name: &str) -> Result<Option<i16>, ClientError> {
+        // Asked anew: what a connection was told when it was opened may have changed since.
+        let request = ApiVersionsRequest {
+            client_software_name: self.inner.options.software_name.clone(),
+            client_software_version: self.inner.options.software_version.clone(),
+            ..Default::default()
+        };
+        let response = self.call_any(&request).await?;
+        let feature = response.finalized_features.iter().find(|feature| feature.name == name);
+        Ok(feature.map(|feature| feature.max_version_level))
+    }
+
+    /// Asks for metadata, and learns the brokers' addresses from the answer. Never creates a topic.
+    pub(crate) async fn metadata(&self, scope: MetadataScope) -> Result<MetadataResponse, ClientError> {
+        let by_name = |name| MetadataRequestTopic { name: Some(name), ..Default::default() };
+        let by_id = |topic_id| MetadataRequestTopic { topic_id, name: None };
+        let request = MetadataRequest {
+            topics: match scope {
+                MetadataScope::Brokers => Some(Vec::new()),
+                MetadataScope::AllTopics => None,
+                MetadataScope::Names(names) => Some(names.into_iter().map(by_name).collect()),
+                MetadataScope::Ids(ids) => Some(ids.into_iter().map(by_id).collect()),
+            },
+            allow_auto_topic_creation: false,
+            ..Default::default()
+        };
+        let response = self.call_any(&request).await?;
+        let mut state = self.state();
+        if response.error_code.is_none() {
+            let brokers = response.brokers.iter();
+            state.set_brokers(brokers.filter_map(|b| address(&b.host, b.port).map(|address| (b.node_id, address))));
+            Ok(response)
+        } else {
+            // REBOOTSTRAP_REQUIRED: what is known is of another cluster.
+            state.set_brokers(std::iter::empty());
+            Err(ClientError::Broker { api: MetadataRequest::NAME, code: response.error_code, message: None })
+        }
+    }
+
+    /// The coordinator of a group, from memory or by asking once.
+    pub(crate) async fn find_coordinator(&self, group_id: &str) -> Result<BrokerId, ClientError> {
+        if let Some(broker) = self.state().coordinators.get(group_id) {
+            return Ok(*broker);
+        }
+        let request = FindCoordinatorRequest {
+            key: group_id.to_owned(),
+            key_type: KEY_TYPE_GROUP,
+            coordinator_keys: vec![group_id.to_owned()],
+        };
+        let response = self.call_any(&request).await?;
+        let broker = self.coordinator_of(response, group_id)?;
+        self.state().remember_coordinator(group_id, broker);
+        Ok(broker)
+    }
+
+    fn coordinator_of(&self, response: FindCoordinatorResponse, group_id: &str) -> Result<BrokerId, ClientError> {
+        let (code, message, broker, host, port) =
+            match response.coordinators.into_iter().find(|coordinator| coordinator.key == group_id) {
+                Some(found) => (found.error_code, found.error_message, found.node_id, found.host, found.port),
+                // Up to version 3 the answer is the one coordinator itself.
+                None => (response.error_code, response.error_message, response.node_id, response.host, response.port),
+            };
+        if !code.is_none() {
+            return Err(ClientError::Broker { api: FindCoordinatorRequest::NAME, code, message });
+        }
+        self.learn_broker(broker, &host, port);
+        Ok(broker)
+    }
+
+    /// Forgets a group's coordinator: it said that it isn't, or it is gone.
+    pub(crate) fn forget_coordinator(&self, group_id: &str) {
+        self.state().coordinators.remove(group_id);
+    }
+}
+
+fn address(host: &str, port: i32) -> Option<Address> {
+    let port = u16::try_from(port).ok().filter(|port| *port > 0)?;
+    (!host.is_empty()).then(|| Address::new(host, port))
+}
