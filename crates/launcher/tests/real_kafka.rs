@@ -182,33 +182,14 @@ fn detached_brokers_outlive_their_owner_until_stopped() {
     assert!(!dir.exists());
 }
 
-/// Not a test of its own: the program that the next test kills. It runs only when told to by the variable.
-#[test]
-fn owner_to_be_killed() {
-    let Some(report) = std::env::var_os(OWNER_REPORT).map(PathBuf::from) else {
-        return;
-    };
-    let kafka = Kafka::builder().start().unwrap();
-    let part = report.with_extension("part");
-    fs::write(
-        &part,
-        format!(
-            "{} {}",
-            kafka.broker(1).pid().unwrap(),
-            kafka.dir().display()
-        ),
-    )
-    .unwrap();
-    fs::rename(&part, &report).unwrap();
-    loop {
-        thread::park();
-    }
-}
-
+/// Set for the copy of this program that plays the owner: where it reports its broker.
 const OWNER_REPORT: &str = "SHAREGROUP_TEST_OWNER_REPORT";
 
 #[test]
 fn broker_ends_when_its_owner_is_killed() {
+    if let Some(report) = std::env::var_os(OWNER_REPORT) {
+        own_a_broker(Path::new(&report));
+    }
     // Says SKIPPED and makes sure that the jars are there.
     if Kafka::builder().start_or_skip().unwrap().is_none() {
         return;
@@ -217,7 +198,7 @@ fn broker_ends_when_its_owner_is_killed() {
     let report = dir.0.join("report");
     let mut owner = Owner(
         Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "owner_to_be_killed"])
+            .args(["--exact", "broker_ends_when_its_owner_is_killed"])
             .env(OWNER_REPORT, &report)
             .stdout(Stdio::null())
             .spawn()
@@ -234,6 +215,25 @@ fn broker_ends_when_its_owner_is_killed() {
     owner.0.wait().unwrap();
     wait_until("the end of the broker", || is_gone(pid));
     wait_until("the removal of its folder", || !Path::new(folder).exists());
+}
+
+/// Starts a broker, reports it and waits to be killed.
+fn own_a_broker(report: &Path) -> ! {
+    let kafka = Kafka::builder().start().unwrap();
+    let part = report.with_extension("part");
+    fs::write(
+        &part,
+        format!(
+            "{} {}",
+            kafka.broker(1).pid().unwrap(),
+            kafka.dir().display()
+        ),
+    )
+    .unwrap();
+    fs::rename(&part, report).unwrap();
+    loop {
+        thread::park();
+    }
 }
 
 struct Owner(Child);
