@@ -1,1 +1,22 @@
-//! Placeholder.
+//! The sink runtime: moves records from Kafka share groups into targets, with Kafka Connect's
+//! configuration keys, task states and life cycle (KIP-1302's share sink, in Rust).
+//!
+//! ```text
+//! poll -> (convert) -> put -> flush -> acknowledge -> commit
+//! ```
+//!
+//! A record is accepted only after the sink has written and flushed it. A `put` that fails is
+//! retried in place while the record's lock is renewed; a record is never released in order to be
+//! retried, since each release burns one of its few deliveries.
+
+pub mod config;
+pub mod connector;
+pub mod error;
+pub mod outcome;
+pub mod record;
+
+pub use config::{ConfigProblem, ConnectorConfig, WorkerConfig};
+pub use connector::{Connector, DynSinkTask, Registry, SinkTask, TaskContext};
+pub use error::{PutError, TaskError};
+pub use outcome::{Outcome, OutcomeSender, Outcomes};
+pub use record::{OwnedRecord, SinkBatch, SinkRecord};

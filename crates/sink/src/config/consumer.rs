@@ -1,0 +1,461 @@
+//! The settings of a connector's share consumers: worker `consumer.*`, then connector
+//! `consumer.override.*` and plain `share.*`, later wins.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::check::{OVERRIDE, WORKER_CONSUMER};
+use super::keys::{SHARE, find, parse_bool};
+use super::problem::ConfigProblem;
+use super::properties::Properties;
+use super::worker::WorkerConfig;
+
+/// How long an acknowledgement is followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AcknowledgementMode {
+    /// The broker's answer to each acknowledgement is awaited before its records count as done.
+    #[default]
+    Explicit,
+    /// Acknowledgements ride on the next fetch and nobody waits for their answers.
+    Implicit,
+}
+
+/// Where a share group starts reading partitions it has no state for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StartPosition {
+    /// At the first record: Connect's default, and ours.
+    #[default]
+    Earliest,
+    /// At the end: what is in the topic already is skipped.
+    Latest,
+    /// At records younger than an ISO-8601 duration (`by_duration:P1DT2H`).
+    ByDuration(String),
+    /// The group's own setting, or the broker's default, whatever it is.
+    Broker,
+}
+
+impl StartPosition {
+    /// The value of the group's `share.auto.offset.reset`; `None` for [`StartPosition::Broker`].
+    #[must_use]
+    pub fn group_value(&self) -> Option<String> {
+        match self {
+            Self::Earliest => Some("earliest".to_owned()),
+            Self::Latest => Some("latest".to_owned()),
+            Self::ByDuration(duration) => Some(format!("by_duration:{duration}")),
+            Self::Broker => None,
+        }
+    }
+
+    fn parse(value: &str) -> Option<Self> {
+        match value.trim().to_ascii_lowercase().as_str() {
+            "earliest" => Some(Self::Earliest),
+            "latest" => Some(Self::Latest),
+            "broker" => Some(Self::Broker),
+            lower => {
+                let duration = lower.strip_prefix("by_duration:")?.to_ascii_uppercase();
+                is_iso_duration(&duration).then_some(Self::ByDuration(duration))
+            }
+        }
+    }
+}
+
+/// `P` with days, or with `T` and hours, minutes, seconds: what Java's `Duration` reads, without
+/// signs.
+fn is_iso_duration(text: &str) -> bool {
+    let Some(rest) = text.strip_prefix('P') else {
+        return false;
+    };
+    let (date, time) = rest
+        .split_once('T')
+        .map_or((rest, None), |(d, t)| (d, Some(t)));
+    let parts = |mut text: &str, units: &str| {
+        let mut allowed = units.chars();
+        while !text.is_empty() {
+            let digits = text.len()
+                - text
+                    .trim_start_matches(|c: char| c.is_ascii_digit() || c == '.')
+                    .len();
+            let unit = text[digits..].chars().next();
+            if digits == 0 || !unit.is_some_and(|unit| allowed.any(|next| next == unit)) {
+                return false;
+            }
+            text = &text[digits + 1..];
+        }
+        true
+    };
+    !(date.is_empty() && time.is_none())
+        && parts(date, "D")
+        && time.is_none_or(|time| !time.is_empty() && parts(time, "HMS"))
+}
+
+/// Settings of the share consumers of one connector, after all layers.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ConsumerSettings {
+    /// Where the cluster is found.
+    pub bootstrap_servers: String,
+    /// The share group.
+    pub group_id: String,
+    /// `client.id`; the task's number is appended.
+    pub client_id: String,
+    /// `client.rack`.
+    pub client_rack: Option<String>,
+    /// `max.poll.records`: most records in one put.
+    pub max_poll_records: usize,
+    /// `fetch.min.bytes`.
+    pub fetch_min_bytes: Option<i32>,
+    /// `fetch.max.bytes`.
+    pub fetch_max_bytes: Option<i32>,
+    /// `fetch.max.wait.ms`.
+    pub fetch_max_wait: Option<Duration>,
+    /// `request.timeout.ms`.
+    pub request_timeout: Option<Duration>,
+    /// `retry.backoff.ms` and `retry.backoff.max.ms`.
+    pub retry_backoff: (Option<Duration>, Option<Duration>),
+    /// `reconnect.backoff.ms` and `reconnect.backoff.max.ms`.
+    pub reconnect_backoff: (Option<Duration>, Option<Duration>),
+    /// `metadata.max.age.ms`.
+    pub metadata_max_age: Option<Duration>,
+    /// `socket.connection.setup.timeout.ms`.
+    pub connect_timeout: Option<Duration>,
+    /// `share.acquire.mode`, in lower case; `None` for `auto`.
+    pub acquire_mode: Option<String>,
+    /// `share.acknowledgement.mode`.
+    pub acknowledgement_mode: AcknowledgementMode,
+    /// `share.ack.linger.ms`: longest wait of an acknowledgement for company.
+    pub acknowledge_linger: Duration,
+    /// `share.credit.records`: upper bound of what a task holds.
+    pub records_held_max: Option<u32>,
+    /// `share.group.prepare`: whether the group's settings are written where nobody has.
+    pub prepare: bool,
+    /// `share.auto.offset.reset`.
+    pub start_position: StartPosition,
+    /// Whether a file sets `share.auto.offset.reset`, or the default is meant.
+    pub start_position_is_set: bool,
+    /// `share.loss.file`: one line per record that was named as lost.
+    pub loss_file: Option<PathBuf>,
+    /// Every consumer setting of a file that is in force, as `key=value (place)`, for the log.
+    pub in_force: Vec<String>,
+}
+
+/// A value, and where it was written.
+struct Setting<'a> {
+    value: &'a str,
+    file: &'a Properties,
+    key: String,
+}
+
+/// The layers of one connector's consumer settings.
+struct Layers<'a> {
+    worker: &'a Properties,
+    connector: &'a Properties,
+}
+
+impl<'a> Layers<'a> {
+    fn find(&self, name: &str) -> Option<Setting<'a>> {
+        let plain = name.starts_with("share.").then(|| name.to_owned());
+        plain
+            .into_iter()
+            .chain([format!("{OVERRIDE}{name}")])
+            .find_map(|key| Self::at(self.connector, key))
+            .or_else(|| Self::at(self.worker, format!("{WORKER_CONSUMER}{name}")))
+    }
+
+    fn at(file: &'a Properties, key: String) -> Option<Setting<'a>> {
+        let value = file.get(&key)?.trim();
+        Some(Setting { value, file, key })
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        self.find(name)
+            .map(|setting| setting.value.to_owned())
+            .filter(|value| !value.is_empty())
+    }
+
+    fn number<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
+        self.find(name)?.value.parse().ok()
+    }
+
+    fn millis(&self, name: &str) -> Option<Duration> {
+        self.number(name).map(Duration::from_millis)
+    }
+
+    /// Everything that is set, for the log at start.
+    fn in_force(&self) -> Vec<String> {
+        let worker = self.worker.with_prefix(WORKER_CONSUMER);
+        let overrides = self.connector.with_prefix(OVERRIDE);
+        let plain = self
+            .connector
+            .iter()
+            .filter(|(key, _)| find(&[SHARE], key).is_some());
+        let names: std::collections::BTreeSet<&str> = worker
+            .chain(overrides)
+            .chain(plain)
+            .map(|(name, _)| name)
+            .collect();
+        names
+            .into_iter()
+            .filter_map(|name| {
+                let setting = self.find(name)?;
+                let value = if super::problem::is_secret(name) {
+                    super::problem::HIDDEN
+                } else {
+                    setting.value
+                };
+                Some(format!(
+                    "{name}={value} ({})",
+                    setting.file.file().display()
+                ))
+            })
+            .collect()
+    }
+}
+
+impl ConsumerSettings {
+    /// Resolves the settings of a connector; what is wrong goes into `problems`.
+    pub(super) fn resolve(
+        name: &str,
+        connector: &Properties,
+        worker: &WorkerConfig,
+        problems: &mut Vec<ConfigProblem>,
+    ) -> Self {
+        let layers = Layers {
+            worker: worker.properties(),
+            connector,
+        };
+        check_policy(connector, worker, problems);
+        check_written_twice(connector, problems);
+        check_protocol(&layers, problems);
+        check_security(&layers, problems);
+        let start = layers.find("share.auto.offset.reset");
+        let start_position = start.as_ref().and_then(|setting| {
+            let position = StartPosition::parse(setting.value);
+            if position.is_none() {
+                problems.push(setting.file.problem(
+                    &setting.key,
+                    "must be earliest, latest, broker, or by_duration: and an ISO-8601 duration like P1DT2H",
+                ));
+            }
+            position
+        });
+        Self {
+            bootstrap_servers: layers
+                .text("bootstrap.servers")
+                .unwrap_or_else(|| worker.bootstrap_servers.clone()),
+            group_id: group_id(name, &layers, problems),
+            client_id: layers
+                .text("client.id")
+                .unwrap_or_else(|| format!("connector-consumer-{name}")),
+            client_rack: layers.text("client.rack"),
+            max_poll_records: layers.number("max.poll.records").unwrap_or(500),
+            fetch_min_bytes: layers.number("fetch.min.bytes"),
+            fetch_max_bytes: layers.number("fetch.max.bytes"),
+            fetch_max_wait: layers.millis("fetch.max.wait.ms"),
+            request_timeout: layers.millis("request.timeout.ms"),
+            retry_backoff: (
+                layers.millis("retry.backoff.ms"),
+                layers.millis("retry.backoff.max.ms"),
+            ),
+            reconnect_backoff: (
+                layers.millis("reconnect.backoff.ms"),
+                layers.millis("reconnect.backoff.max.ms"),
+            ),
+            metadata_max_age: layers.millis("metadata.max.age.ms"),
+            connect_timeout: layers.millis("socket.connection.setup.timeout.ms"),
+            acquire_mode: layers
+                .text("share.acquire.mode")
+                .map(|mode| mode.to_ascii_lowercase())
+                .filter(|mode| mode != "auto"),
+            acknowledgement_mode: match layers.text("share.acknowledgement.mode") {
+                Some(mode) if mode.eq_ignore_ascii_case("implicit") => {
+                    AcknowledgementMode::Implicit
+                }
+                _ => AcknowledgementMode::Explicit,
+            },
+            acknowledge_linger: layers
+                .millis("share.ack.linger.ms")
+                .unwrap_or(Duration::from_millis(10)),
+            records_held_max: layers.number("share.credit.records"),
+            prepare: layers
+                .text("share.group.prepare")
+                .and_then(|value| parse_bool(&value))
+                .unwrap_or(true),
+            start_position: start_position.unwrap_or_default(),
+            start_position_is_set: start.is_some(),
+            loss_file: layers.text("share.loss.file").map(PathBuf::from),
+            in_force: layers.in_force(),
+        }
+    }
+}
+
+fn check_policy(connector: &Properties, worker: &WorkerConfig, problems: &mut Vec<ConfigProblem>) {
+    let policy = &worker.override_policy;
+    for (name, _) in connector.with_prefix(OVERRIDE) {
+        if !policy.permits(name) {
+            let way_out = if name.starts_with("share.") {
+                format!("write {name} without the prefix")
+            } else {
+                format!(
+                    "set {WORKER_CONSUMER}{name} in the worker's file, or change the policy there"
+                )
+            };
+            problems.push(
+                connector
+                    .problem(
+                        &format!("{OVERRIDE}{name}"),
+                        format!(
+                            "is refused by connector.client.config.override.policy={} of the worker",
+                            policy.name()
+                        ),
+                    )
+                    .advice(way_out),
+            );
+        }
+    }
+}
+
+/// A `share.` key under both of its names, with different values.
+fn check_written_twice(connector: &Properties, problems: &mut Vec<ConfigProblem>) {
+    for (name, value) in connector.with_prefix(OVERRIDE) {
+        if let Some(plain) = connector.get(name)
+            && find(&[SHARE], name).is_some()
+            && plain.trim() != value.trim()
+        {
+            problems.push(
+                connector
+                    .problem(name, format!("contradicts {OVERRIDE}{name}={value}"))
+                    .advice("both mean the same: keep one of them"),
+            );
+        }
+    }
+}
+
+fn check_protocol(layers: &Layers<'_>, problems: &mut Vec<ConfigProblem>) {
+    let setting = layers.find("group.protocol");
+    if setting
+        .as_ref()
+        .is_some_and(|setting| setting.value.eq_ignore_ascii_case("share"))
+    {
+        return;
+    }
+    let advice = format!(
+        "set {OVERRIDE}group.protocol=share in this connector's file, or {WORKER_CONSUMER}group.protocol=share in the worker's file for all connectors"
+    );
+    problems.push(match setting {
+        Some(setting) => setting
+            .file
+            .problem(
+                &setting.key,
+                "consumer groups aren't supported, only share groups",
+            )
+            .advice(advice),
+        None => layers
+            .connector
+            .problem(
+                &format!("{OVERRIDE}group.protocol"),
+                "is not set, which means a consumer group, and only share groups are supported",
+            )
+            .advice(advice),
+    });
+}
+
+/// Consumer settings inherit the worker's own `security.protocol`.
+fn check_security(layers: &Layers<'_>, problems: &mut Vec<ConfigProblem>) {
+    let own = layers.find("security.protocol");
+    let setting = own.or_else(|| Layers::at(layers.worker, "security.protocol".to_owned()));
+    if let Some(setting) = setting
+        && !setting.value.is_empty()
+        && !setting.value.eq_ignore_ascii_case("PLAINTEXT")
+    {
+        let problem = setting
+            .file
+            .problem(&setting.key, "TLS and SASL aren't available yet")
+            .advice("only PLAINTEXT listeners can be used");
+        if !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    }
+}
+
+/// Connector `share.group.id`, then `consumer.override.group.id`, then the worker's, then
+/// `connect-<name>`.
+fn group_id(name: &str, layers: &Layers<'_>, problems: &mut Vec<ConfigProblem>) -> String {
+    let (worker, connector) = (layers.worker, layers.connector);
+    let share = Layers::at(connector, "share.group.id".to_owned())
+        .or_else(|| Layers::at(connector, format!("{OVERRIDE}share.group.id")));
+    let own = pick(
+        share,
+        Layers::at(connector, format!("{OVERRIDE}group.id")),
+        problems,
+    );
+    if let Some(id) = own {
+        return id;
+    }
+    let for_all = pick(
+        Layers::at(worker, format!("{WORKER_CONSUMER}share.group.id")),
+        Layers::at(worker, format!("{WORKER_CONSUMER}group.id")),
+        problems,
+    );
+    for_all.unwrap_or_else(|| format!("connect-{name}"))
+}
+
+/// One of two settings of the same level: both may be there, but not with different values.
+fn pick(
+    first: Option<Setting<'_>>,
+    second: Option<Setting<'_>>,
+    problems: &mut Vec<ConfigProblem>,
+) -> Option<String> {
+    if let (Some(first), Some(second)) = (&first, &second)
+        && first.value != second.value
+    {
+        let problem = second
+            .file
+            .problem(
+                &second.key,
+                format!("contradicts {}={}", first.key, first.value),
+            )
+            .advice("both name the share group: keep one of them");
+        if !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    }
+    first
+        .or(second)
+        .map(|setting| setting.value.to_owned())
+        .filter(|id| !id.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn start_positions_are_read_as_the_broker_writes_them() {
+        assert_eq!(
+            StartPosition::parse("Earliest"),
+            Some(StartPosition::Earliest)
+        );
+        assert_eq!(StartPosition::parse("latest"), Some(StartPosition::Latest));
+        assert_eq!(StartPosition::parse("broker"), Some(StartPosition::Broker));
+        for duration in ["P1D", "PT1H", "P1DT2H3M4.5S", "PT30S"] {
+            let text = format!("by_duration:{duration}");
+            assert_eq!(
+                StartPosition::parse(&text).and_then(|position| position.group_value()),
+                Some(text)
+            );
+        }
+        for wrong in [
+            "",
+            "none",
+            "by_duration:",
+            "by_duration:P",
+            "by_duration:PT",
+            "by_duration:1D",
+            "by_duration:P1H",
+        ] {
+            assert_eq!(StartPosition::parse(wrong), None, "{wrong}");
+        }
+    }
+}

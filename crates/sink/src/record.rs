@@ -1,0 +1,304 @@
+//! What a task is given: batches of records of one partition.
+//!
+//! Keys, values and headers are slices of the fetched buffer; nothing is copied on the way to the
+//! task. A batch also knows which of its records are still to be written, so that a retry hands
+//! over the rest only.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sharegroup_wire::TopicId;
+
+/// One record as a task sees it: raw bytes and where they came from.
+#[derive(Clone, Copy, Debug)]
+pub struct SinkRecord<'a> {
+    /// Topic the record was read from.
+    pub topic: &'a Arc<str>,
+    /// That topic's id.
+    pub topic_id: TopicId,
+    /// Partition it was read from.
+    pub partition: i32,
+    /// Its offset in that partition.
+    pub offset: i64,
+    /// Its timestamp, in milliseconds since 1970-01-01 UTC; -1 if it has none.
+    pub timestamp: i64,
+    /// The key's bytes, or `None` for a null key.
+    pub key: Option<&'a [u8]>,
+    /// The value's bytes, or `None` for a null value (a tombstone).
+    pub value: Option<&'a [u8]>,
+    /// How often the group has handed out this record, this time included; at least 1.
+    pub delivery_count: i16,
+    raw: Raw<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Raw<'a> {
+    Memory(&'a OwnedRecord),
+}
+
+impl<'a> SinkRecord<'a> {
+    /// The headers in their order, duplicates included; a header's value may be null.
+    pub fn headers(&self) -> SinkHeaders<'a> {
+        match self.raw {
+            Raw::Memory(record) => SinkHeaders(HeadersInner::Memory(record.headers.iter())),
+        }
+    }
+
+    /// The key as a shared slice of the fetched buffer, for tasks that keep it.
+    #[must_use]
+    pub fn key_bytes(&self) -> Option<Bytes> {
+        match self.raw {
+            Raw::Memory(record) => record.key.clone(),
+        }
+    }
+
+    /// The value as a shared slice of the fetched buffer, for tasks that keep it.
+    #[must_use]
+    pub fn value_bytes(&self) -> Option<Bytes> {
+        match self.raw {
+            Raw::Memory(record) => record.value.clone(),
+        }
+    }
+}
+
+/// The headers of a record, in order.
+#[derive(Debug)]
+pub struct SinkHeaders<'a>(HeadersInner<'a>);
+
+#[derive(Debug)]
+enum HeadersInner<'a> {
+    Memory(std::slice::Iter<'a, (String, Option<Bytes>)>),
+}
+
+impl<'a> Iterator for SinkHeaders<'a> {
+    type Item = (&'a str, Option<&'a [u8]>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match &mut self.0 {
+            HeadersInner::Memory(headers) => headers
+                .next()
+                .map(|(key, value)| (key.as_str(), value.as_deref())),
+        }
+    }
+}
+
+/// A record that owns its bytes: how tests, and sources other than Kafka, make batches.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnedRecord {
+    /// Offset in the partition; ascending within a batch.
+    pub offset: i64,
+    /// Milliseconds since 1970-01-01 UTC.
+    pub timestamp: i64,
+    /// The key, or `None` for null.
+    pub key: Option<Bytes>,
+    /// The value, or `None` for null.
+    pub value: Option<Bytes>,
+    /// Headers in order.
+    pub headers: Vec<(String, Option<Bytes>)>,
+    /// Deliveries so far, this one included.
+    pub delivery_count: i16,
+}
+
+/// Records of one partition, in ascending order of offsets, to be written by a task.
+///
+/// Cloning is cheap: the records themselves are shared.
+#[derive(Clone, Debug)]
+pub struct SinkBatch {
+    records: Records,
+    /// Indexes of the records that belong to this batch, ascending and apart.
+    selection: Arc<[Range<usize>]>,
+    len: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Records {
+    Memory(Arc<MemoryBatch>),
+}
+
+#[derive(Debug)]
+struct MemoryBatch {
+    topic: Arc<str>,
+    topic_id: TopicId,
+    partition: i32,
+    records: Vec<OwnedRecord>,
+}
+
+impl SinkBatch {
+    /// A batch of records in memory. `records` must be in ascending order of offsets; they are
+    /// sorted if they are not.
+    #[must_use]
+    pub fn from_records(
+        topic: impl Into<Arc<str>>,
+        topic_id: TopicId,
+        partition: i32,
+        mut records: Vec<OwnedRecord>,
+    ) -> Self {
+        records.sort_by_key(|record| record.offset);
+        let len = records.len();
+        Self::whole(
+            Records::Memory(Arc::new(MemoryBatch {
+                topic: topic.into(),
+                topic_id,
+                partition,
+                records,
+            })),
+            len,
+        )
+    }
+
+    fn whole(records: Records, len: usize) -> Self {
+        Self {
+            records,
+            selection: Arc::from([0..len]),
+            len,
+        }
+    }
+
+    /// Topic of all records.
+    #[must_use]
+    pub fn topic(&self) -> &Arc<str> {
+        match &self.records {
+            Records::Memory(batch) => &batch.topic,
+        }
+    }
+
+    /// Id of that topic.
+    #[must_use]
+    pub fn topic_id(&self) -> TopicId {
+        match &self.records {
+            Records::Memory(batch) => batch.topic_id,
+        }
+    }
+
+    /// Partition of all records.
+    #[must_use]
+    pub fn partition(&self) -> i32 {
+        match &self.records {
+            Records::Memory(batch) => batch.partition,
+        }
+    }
+
+    /// Number of records to write.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is nothing to write.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The records to write, in ascending order of offsets.
+    pub fn records(&self) -> impl Iterator<Item = SinkRecord<'_>> {
+        self.indexes().filter_map(|index| self.record_at(index))
+    }
+
+    /// Offset of the first record, or `None` for an empty batch.
+    #[must_use]
+    pub fn first_offset(&self) -> Option<i64> {
+        let index = self.selection.iter().find(|range| !range.is_empty())?.start;
+        self.offset_at(index)
+    }
+
+    /// Offset of the last record, or `None` for an empty batch.
+    #[must_use]
+    pub fn last_offset(&self) -> Option<i64> {
+        let range = self
+            .selection
+            .iter()
+            .rev()
+            .find(|range| !range.is_empty())?;
+        self.offset_at(range.end.checked_sub(1)?)
+    }
+
+    /// `topic-partition` and the offsets, for messages: `orders-3 offsets 17 to 42`.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let (topic, partition) = (self.topic(), self.partition());
+        match (self.first_offset(), self.last_offset()) {
+            (Some(first), Some(last)) if first == last => {
+                format!("{topic}-{partition} offset {first}")
+            }
+            (Some(first), Some(last)) => {
+                format!("{topic}-{partition} offsets {first} to {last}")
+            }
+            _ => format!("{topic}-{partition} without records"),
+        }
+    }
+
+    /// Indexes, in the fetched batch, of the records to write.
+    pub(crate) fn indexes(&self) -> impl Iterator<Item = usize> {
+        self.selection.iter().flat_map(Clone::clone)
+    }
+
+    /// The same batch with only the records at `selection` (indexes in the fetched batch,
+    /// ascending and apart).
+    pub(crate) fn select(&self, selection: Vec<Range<usize>>) -> Self {
+        let len = selection.iter().map(ExactSizeIterator::len).sum();
+        Self {
+            records: self.records.clone(),
+            selection: Arc::from(selection),
+            len,
+        }
+    }
+
+    fn offset_at(&self, index: usize) -> Option<i64> {
+        self.record_at(index).map(|record| record.offset)
+    }
+
+    /// The record at an index of the fetched batch.
+    pub(crate) fn record_at(&self, index: usize) -> Option<SinkRecord<'_>> {
+        match &self.records {
+            Records::Memory(batch) => batch.records.get(index).map(|record| SinkRecord {
+                topic: &batch.topic,
+                topic_id: batch.topic_id,
+                partition: batch.partition,
+                offset: record.offset,
+                timestamp: record.timestamp,
+                key: record.key.as_deref(),
+                value: record.value.as_deref(),
+                delivery_count: record.delivery_count,
+                raw: Raw::Memory(record),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(count: i64) -> SinkBatch {
+        let records = (0..count)
+            .map(|offset| OwnedRecord {
+                offset,
+                value: Some(Bytes::from(format!("v{offset}"))),
+                delivery_count: 1,
+                ..OwnedRecord::default()
+            })
+            .collect();
+        SinkBatch::from_records("orders", TopicId::ZERO, 3, records)
+    }
+
+    #[test]
+    fn a_selection_hands_over_the_rest_only() {
+        let rest = batch(10).select(vec![0..2, 7..8]);
+        let offsets: Vec<i64> = rest.records().map(|record| record.offset).collect();
+        assert_eq!(offsets, [0, 1, 7]);
+        assert_eq!(rest.len(), 3);
+        assert_eq!(rest.first_offset(), Some(0));
+        assert_eq!(rest.last_offset(), Some(7));
+        assert_eq!(rest.describe(), "orders-3 offsets 0 to 7");
+    }
+
+    #[test]
+    fn an_empty_selection_has_no_offsets() {
+        let rest = batch(3).select(Vec::new());
+        assert!(rest.is_empty());
+        assert_eq!(rest.first_offset(), None);
+        assert_eq!(rest.describe(), "orders-3 without records");
+    }
+}
