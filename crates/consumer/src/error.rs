@@ -88,6 +88,15 @@ impl ClientError {
         }
     }
 
+    /// The broker's code, where a broker refused.
+    #[must_use]
+    pub const fn broker_code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::Broker { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+
     /// Whether a broker may have seen the last request: `false` means that it certainly has not.
     #[must_use]
     pub const fn may_have_arrived(&self) -> bool {

@@ -59,7 +59,7 @@ macro_rules! first_group_error {
 first_group_error!(ShareGroupDescribeResponse, DescribeShareGroupOffsetsResponse);
 
 impl Cluster {
-    /// Asks any broker, and others when one can't be reached, until `default.api.timeout.ms`.
+    /// Asks any broker, and others when one can't be reached, until the deadline.
     pub(crate) async fn call_any<R: Request>(&self, request: &R) -> Result<R::Response, ClientError> {
         self.call_any_with(request, Retry::Always).await
     }
@@ -98,46 +98,49 @@ impl Cluster {
         request: &R,
     ) -> Result<R::Response, ClientError> {
         let mut attempts = Attempts::new(self, R::NAME);
-        let call = async {
-            let address = self.known_address(broker).await?;
-            self.call_at(&address, request).await
-        };
-        attempts.within_deadline(call).await?
+        let address = self.until(attempts.deadline).known_address(broker).await?;
+        attempts.within_deadline(self.call_at(&address, request)).await?
     }
 
-    /// Asks the coordinator of a group until `default.api.timeout.ms`: looks it up again where the
-    /// broker is not or not yet the coordinator, or can't be reached.
+    /// Asks the coordinator of a group until the deadline: looks it up again where the broker is not
+    /// or not yet the coordinator, or can't be reached.
     pub(crate) async fn call_coordinator<R>(&self, group_id: &str, request: &R) -> Result<R::Response, ClientError>
     where
         R: Request,
         R::Response: CoordinatorResponse,
     {
         let mut attempts = Attempts::new(self, R::NAME);
+        let cluster = self.until(attempts.deadline);
         loop {
-            let call = async {
-                let broker = self.find_coordinator(group_id).await?;
-                let response = self.call_broker(broker, request).await?;
-                match response.coordinator_error() {
-                    code @ (ErrorCode::CoordinatorLoadInProgress
-                    | ErrorCode::CoordinatorNotAvailable
-                    | ErrorCode::NotCoordinator) => Err(ClientError::Broker { api: R::NAME, code, message: None }),
-                    _ => Ok(response),
-                }
-            };
-            match attempts.within_deadline(call).await? {
+            match cluster.try_coordinator(group_id, request).await {
                 Ok(response) => return Ok(response),
-                Err(error) if !error.is_retriable() => return Err(error),
+                Err(error) if !error.is_retriable() || matches!(error, ClientError::Deadline { .. }) => {
+                    return Err(error);
+                }
                 Err(error) => {
                     // While it loads, the coordinator stays the same.
-                    let loading =
-                        matches!(&error, ClientError::Broker { code: ErrorCode::CoordinatorLoadInProgress, .. });
-                    if !loading {
+                    if error.broker_code() != Some(ErrorCode::CoordinatorLoadInProgress) {
                         self.forget_coordinator(group_id);
                     }
                     attempts.failed(error);
                 }
             }
             attempts.pause().await?;
+        }
+    }
+
+    async fn try_coordinator<R>(&self, group_id: &str, request: &R) -> Result<R::Response, ClientError>
+    where
+        R: Request,
+        R::Response: CoordinatorResponse,
+    {
+        let broker = self.find_coordinator(group_id).await?;
+        let response = self.call_broker(broker, request).await?;
+        match response.coordinator_error() {
+            code @ (ErrorCode::CoordinatorLoadInProgress
+            | ErrorCode::CoordinatorNotAvailable
+            | ErrorCode::NotCoordinator) => Err(ClientError::Broker { api: R::NAME, code, message: None }),
+            _ => Ok(response),
         }
     }
 
@@ -155,6 +158,7 @@ impl Cluster {
 pub(crate) struct Attempts<'a> {
     cluster: &'a Cluster,
     operation: &'static str,
+    started: Instant,
     deadline: Instant,
     failures: u32,
     last: Option<ClientError>,
@@ -162,8 +166,7 @@ pub(crate) struct Attempts<'a> {
 
 impl<'a> Attempts<'a> {
     pub(crate) fn new(cluster: &'a Cluster, operation: &'static str) -> Self {
-        let deadline = Instant::now() + cluster.config().default_api_timeout;
-        Self { cluster, operation, deadline, failures: 0, last: None }
+        Self { cluster, operation, started: Instant::now(), deadline: cluster.deadline(), failures: 0, last: None }
     }
 
     /// Runs one try; the outer error is the deadline.
@@ -198,7 +201,7 @@ impl<'a> Attempts<'a> {
     fn deadline_error(&mut self) -> ClientError {
         ClientError::Deadline {
             operation: self.operation,
-            after: self.cluster.config().default_api_timeout,
+            after: self.started.elapsed(),
             last: self.last.take().map(Box::new),
         }
     }

@@ -18,19 +18,21 @@ use sharegroup_wire::message::find_coordinator::{FindCoordinatorRequest, FindCoo
 use sharegroup_wire::message::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
 use sharegroup_wire::message::{Message, Request};
 use sharegroup_wire::net::{Address, ConnectError, Connection, ConnectionOptions};
-use tokio::time::sleep_until;
+use tokio::time::{Instant, sleep_until};
 
 use crate::backoff::{Backoff, Jitter};
 use crate::client::ClientConfig;
 use crate::error::ClientError;
 
-pub(crate) use call::{CoordinatorResponse, Retry};
+pub(crate) use call::{Attempts, CoordinatorResponse, Retry};
 use state::State;
 
 /// A cheap handle to one cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct Cluster {
     inner: Arc<Inner>,
+    /// When calls through this handle end; `None` = `default.api.timeout.ms` after they began.
+    deadline: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -57,11 +59,21 @@ pub(crate) enum MetadataScope {
 impl Cluster {
     pub(crate) fn new(config: ClientConfig) -> Self {
         let (options, jitter) = (config.connection_options(), Jitter::seeded(config.seed));
-        Self { inner: Arc::new(Inner { config, options, jitter, state: Mutex::default() }) }
+        Self { inner: Arc::new(Inner { config, options, jitter, state: Mutex::default() }), deadline: None }
     }
 
     pub(crate) fn config(&self) -> &ClientConfig {
         &self.inner.config
+    }
+
+    /// The same cluster, with one deadline for all calls through the new handle.
+    pub(crate) fn until(&self, deadline: Instant) -> Self {
+        Self { inner: Arc::clone(&self.inner), deadline: Some(deadline) }
+    }
+
+    /// The deadline of an operation that begins now.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.deadline.unwrap_or_else(|| Instant::now() + self.inner.config.default_api_timeout)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
