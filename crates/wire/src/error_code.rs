@@ -236,7 +236,9 @@ impl fmt::Display for ErrorCode {
 impl std::error::Error for ErrorCode {}
 
 impl Wire for ErrorCode {
-    const BYTES_MIN: usize = 2;
+    fn bytes_min(_: Context) -> usize {
+        2
+    }
 
     fn write(&self, context: Context, out: &mut BytesMut) {
         self.code().write(context, out);

@@ -22,8 +22,8 @@ pub struct Context {
 
 /// A value with a wire encoding.
 pub trait Wire: Sized {
-    /// Fewest bytes of one value in any version: bounds the count of an array by the bytes left.
-    const BYTES_MIN: usize;
+    /// Fewest bytes of one value: bounds the count of an array by the bytes left.
+    fn bytes_min(context: Context) -> usize;
 
     /// Appends the value.
     fn write(&self, context: Context, out: &mut BytesMut);
@@ -195,10 +195,21 @@ fn write_length(length: Option<usize>, context: Context, short: bool, out: &mut 
     }
 }
 
+/// Fewest bytes of a length or count.
+const fn length_bytes_min(context: Context, short: bool) -> usize {
+    match (context.flexible, short) {
+        (true, _) => 1,
+        (false, true) => 2,
+        (false, false) => 4,
+    }
+}
+
 macro_rules! fixed {
     ($($type:ty),*) => {$(
         impl Wire for $type {
-            const BYTES_MIN: usize = size_of::<$type>();
+            fn bytes_min(_: Context) -> usize {
+                size_of::<$type>()
+            }
 
             fn write(&self, _: Context, out: &mut BytesMut) {
                 out.put_slice(&self.to_be_bytes());
@@ -216,7 +227,9 @@ fixed!(i8, i16, i32, i64, u16, u32, f64);
 macro_rules! wrapped {
     ($($name:ident($inner:ty)),*) => {$(
         impl Wire for $name {
-            const BYTES_MIN: usize = <$inner as Wire>::BYTES_MIN;
+            fn bytes_min(context: Context) -> usize {
+                <$inner as Wire>::bytes_min(context)
+            }
 
             fn write(&self, context: Context, out: &mut BytesMut) {
                 self.0.write(context, out);
@@ -232,7 +245,9 @@ macro_rules! wrapped {
 wrapped!(BrokerId(i32), MemberEpoch(i32), SessionEpoch(i32), TopicId([u8; 16]));
 
 impl<const N: usize> Wire for [u8; N] {
-    const BYTES_MIN: usize = N;
+    fn bytes_min(_: Context) -> usize {
+        N
+    }
 
     fn write(&self, _: Context, out: &mut BytesMut) {
         out.put_slice(self);
@@ -244,7 +259,9 @@ impl<const N: usize> Wire for [u8; N] {
 }
 
 impl Wire for bool {
-    const BYTES_MIN: usize = 1;
+    fn bytes_min(_: Context) -> usize {
+        1
+    }
 
     fn write(&self, _: Context, out: &mut BytesMut) {
         out.put_u8(u8::from(*self));
@@ -256,7 +273,9 @@ impl Wire for bool {
 }
 
 impl Wire for Option<String> {
-    const BYTES_MIN: usize = 1;
+    fn bytes_min(context: Context) -> usize {
+        length_bytes_min(context, true)
+    }
 
     fn write(&self, context: Context, out: &mut BytesMut) {
         match self {
@@ -276,7 +295,9 @@ impl Wire for Option<String> {
 }
 
 impl Wire for String {
-    const BYTES_MIN: usize = 1;
+    fn bytes_min(context: Context) -> usize {
+        length_bytes_min(context, true)
+    }
 
     fn write(&self, context: Context, out: &mut BytesMut) {
         write_length(Some(self.len()), context, true, out);
@@ -289,7 +310,9 @@ impl Wire for String {
 }
 
 impl Wire for Option<Bytes> {
-    const BYTES_MIN: usize = 1;
+    fn bytes_min(context: Context) -> usize {
+        length_bytes_min(context, false)
+    }
 
     fn write(&self, context: Context, out: &mut BytesMut) {
         match self {
@@ -309,7 +332,9 @@ impl Wire for Option<Bytes> {
 }
 
 impl Wire for Bytes {
-    const BYTES_MIN: usize = 1;
+    fn bytes_min(context: Context) -> usize {
+        length_bytes_min(context, false)
+    }
 
     fn write(&self, context: Context, out: &mut BytesMut) {
         write_length(Some(self.len()), context, false, out);
@@ -322,7 +347,9 @@ impl Wire for Bytes {
 }
 
 impl<T: Wire> Wire for Option<Vec<T>> {
-    const BYTES_MIN: usize = 1;
+    fn bytes_min(context: Context) -> usize {
+        length_bytes_min(context, false)
+    }
 
     fn write(&self, context: Context, out: &mut BytesMut) {
         match self {
@@ -333,7 +360,7 @@ impl<T: Wire> Wire for Option<Vec<T>> {
     }
 
     fn read(context: Context, reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let Some(count) = reader.length("array", context, false, T::BYTES_MIN)? else {
+        let Some(count) = reader.length("array", context, false, T::bytes_min(context))? else {
             return if context.nullable { Ok(None) } else { Err(DecodeError::UnexpectedNull { what: "array" }) };
         };
         // Bounded: `length` checked that `count` items of the smallest size fit in the bytes left.
@@ -346,7 +373,9 @@ impl<T: Wire> Wire for Option<Vec<T>> {
 }
 
 impl<T: Wire> Wire for Vec<T> {
-    const BYTES_MIN: usize = 1;
+    fn bytes_min(context: Context) -> usize {
+        length_bytes_min(context, false)
+    }
 
     fn write(&self, context: Context, out: &mut BytesMut) {
         write_length(Some(self.len()), context, false, out);

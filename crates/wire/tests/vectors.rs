@@ -4,7 +4,9 @@
 
 mod messages;
 
-use messages::{own_vectors, vectors, vectors_folder};
+use std::collections::HashSet;
+
+use messages::{kinds, own_vectors, vectors, vectors_folder};
 
 #[test]
 fn every_vector_of_the_java_library_decodes_to_its_json_and_encodes_to_its_bytes() {
@@ -70,4 +72,15 @@ fn records_are_the_bytes_between_their_neighbours() {
         }
     }
     assert!(batches > 0);
+}
+
+#[test]
+fn every_version_of_every_message_has_vectors() {
+    let covered: HashSet<(String, i16)> =
+        vectors(&own_vectors()).into_iter().map(|vector| (vector.kind.name, vector.version)).collect();
+    for kind in kinds() {
+        for version in kind.versions {
+            assert!(covered.contains(&(kind.name.clone(), version)), "{} version {version}", kind.name);
+        }
+    }
 }

@@ -33,11 +33,6 @@ impl FieldSpec {
         self
     }
 
-    /// In every version and outside the tagged section: counts for the smallest size.
-    pub(crate) const fn is_always(&self) -> bool {
-        self.since == 0 && self.until == i16::MAX && self.tag.is_none()
-    }
-
     /// Outside the tagged section of this version.
     pub(crate) const fn is_plain(&self, version: i16) -> bool {
         self.tag.is_none() && self.since <= version && version <= self.until
@@ -97,10 +92,13 @@ macro_rules! message {
         }
 
         impl $crate::primitive::Wire for $name {
-            const BYTES_MIN: usize = 0 $( + {
-                const SPEC: $crate::message::FieldSpec = $crate::message::schema::message!(@spec $($spec)?);
-                if SPEC.is_always() { <$type as $crate::primitive::Wire>::BYTES_MIN } else { 0 }
-            } )*;
+            fn bytes_min(context: $crate::primitive::Context) -> usize {
+                // A flexible struct ends with the count of its tagged fields.
+                usize::from(context.flexible) $( + {
+                    const SPEC: $crate::message::FieldSpec = $crate::message::schema::message!(@spec $($spec)?);
+                    if SPEC.is_plain(context.version) { <$type as $crate::primitive::Wire>::bytes_min(context) } else { 0 }
+                } )*
+            }
 
             #[allow(unused_mut, unused_variables)]
             fn write(&self, context: $crate::primitive::Context, out: &mut bytes::BytesMut) {
@@ -174,7 +172,9 @@ macro_rules! message {
 
         // A nullable struct: one byte says whether it is there.
         impl $crate::primitive::Wire for Option<$name> {
-            const BYTES_MIN: usize = 1;
+            fn bytes_min(_: $crate::primitive::Context) -> usize {
+                1
+            }
 
             fn write(&self, context: $crate::primitive::Context, out: &mut bytes::BytesMut) {
                 $crate::primitive::Wire::write(&(if self.is_some() { 1_i8 } else { -1 }), context, out);

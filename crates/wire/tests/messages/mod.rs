@@ -1,4 +1,6 @@
 //! Every message of the crate, without its type: what the tests walk over.
+#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test's own failures")]
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -28,7 +30,7 @@ use sharegroup_wire::message::share_group_heartbeat::ShareGroupHeartbeatRequest;
 use sharegroup_wire::message::{Message, Request};
 
 /// A decoded body.
-pub trait Body {
+pub(crate) trait Body {
     fn to_json(&self, version: i16) -> String;
     fn to_bytes(&self, version: i16) -> Bytes;
 }
@@ -43,14 +45,17 @@ impl<M: Message> Body for M {
     }
 }
 
+/// Decodes a body of a version.
+pub(crate) type Decode = fn(&Bytes, i16) -> Result<Box<dyn Body>, DecodeError>;
+
 /// One message: the request or the response of an API.
 #[derive(Clone)]
-pub struct Kind {
+pub(crate) struct Kind {
     /// As the vectors name it: `MetadataRequest`.
-    pub name: String,
-    pub key: i16,
-    pub versions: RangeInclusive<i16>,
-    pub decode: fn(&Bytes, i16) -> Result<Box<dyn Body>, DecodeError>,
+    pub(crate) name: String,
+    pub(crate) key: i16,
+    pub(crate) versions: RangeInclusive<i16>,
+    pub(crate) decode: Decode,
 }
 
 fn decode<M: Message + 'static>(body: &Bytes, version: i16) -> Result<Box<dyn Body>, DecodeError> {
@@ -71,7 +76,7 @@ fn api<R: Request<Response: 'static> + 'static>() -> [Kind; 2] {
 }
 
 /// All messages.
-pub fn kinds() -> Vec<Kind> {
+pub(crate) fn kinds() -> Vec<Kind> {
     [
         api::<AlterShareGroupOffsetsRequest>(),
         api::<ApiVersionsRequest>(),
@@ -98,28 +103,28 @@ pub fn kinds() -> Vec<Kind> {
 }
 
 /// One line of a vector file.
-pub struct Vector {
-    pub kind: Kind,
-    pub version: i16,
-    pub body: Bytes,
+pub(crate) struct Vector {
+    pub(crate) kind: Kind,
+    pub(crate) version: i16,
+    pub(crate) body: Bytes,
     /// The message as Kafka's own converter prints it.
-    pub json: serde_json::Value,
+    pub(crate) json: serde_json::Value,
     /// File and line, for failures.
-    pub place: String,
+    pub(crate) place: String,
 }
 
 /// The folder in `SHAREGROUP_VECTORS`, else the crate's own copy.
-pub fn vectors_folder() -> PathBuf {
+pub(crate) fn vectors_folder() -> PathBuf {
     std::env::var_os("SHAREGROUP_VECTORS").map_or_else(own_vectors, PathBuf::from)
 }
 
 /// The crate's own copy.
-pub fn own_vectors() -> PathBuf {
+pub(crate) fn own_vectors() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata")
 }
 
 /// All vectors of messages in `folder`. Panics on a file, a key or a version that isn't known here.
-pub fn vectors(folder: &Path) -> Vec<Vector> {
+pub(crate) fn vectors(folder: &Path) -> Vec<Vector> {
     let kinds = kinds();
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
         .unwrap_or_else(|error| panic!("vectors in {}: {error}", folder.display()))
@@ -160,7 +165,7 @@ fn is_message_file(path: &Path) -> bool {
 }
 
 /// Bytes of a hexadecimal text.
-pub fn from_hex(hex: &str) -> Bytes {
+pub(crate) fn from_hex(hex: &str) -> Bytes {
     assert!(hex.len().is_multiple_of(2), "odd number of digits");
     (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
 }
