@@ -1,1 +1,38 @@
-//! Placeholder.
+//! The brain of a Kafka share consumer (KIP-932), sans-io: no sockets, no runtime, no clock, no
+//! randomness. Whoever drives it passes time in and carries requests out.
+//!
+//! [`SessionCore`] is one member of one share group. Its methods come in four kinds:
+//!
+//! * `handle_*` take what happened: answers, lost connections, the passing of time;
+//! * mutators ([`SessionCore::acknowledge`], [`SessionCore::commit`], [`SessionCore::close`], …)
+//!   take what the application wants;
+//! * `poll_*` give out what to do: [`SessionCore::poll_request`] until `None`, then
+//!   [`SessionCore::poll_event`] until `None`, then [`SessionCore::poll_timeout`];
+//! * the rest are getters.
+//!
+//! `now` must be monotonic. Every request that was polled must be answered by exactly one call of
+//! its `handle_*` method, unless its connection was dropped in between.
+//!
+//! What it keeps true (`ARCHITECTURE.md`, "Invariants"): no acknowledgement is sent after its lock's
+//! deadline, for a dead share session, or for an acquisition that a newer one replaced.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
+
+mod ack_book;
+mod acquired;
+mod coordinator;
+mod core;
+mod event;
+mod fetch_plan;
+pub mod limits;
+mod member;
+mod share_session;
+mod topology;
+
+pub use acquired::{Acknowledgement, AcquisitionId, TopicPartition};
+pub use core::{SessionConfig, SessionCore};
+pub use event::{
+    AckFailure, AckOutcome, AcquireMode, Acquired, AcquiredRange, BrokerVersions, CommitId,
+    ConnectionId, Event, Failure, FatalError, LockLoss, MemberState, PartitionView, Request,
+    Warning,
+};
+pub use topology::MetadataTopics;

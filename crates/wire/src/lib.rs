@@ -19,6 +19,7 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
+pub mod acknowledgement;
 pub mod compress;
 pub mod error;
 pub mod error_code;

@@ -1,0 +1,557 @@
+//! The ack book: the one owner of every acquired offset and of every acknowledgement.
+//!
+//! An acknowledgement is stamped with its acquisition, and so with the broker and the session that
+//! granted it: acknowledgements of a session that ended are reported and never sent, since they could
+//! hit the next delivery of the same record (peers.md R1, T2). A partition's acknowledgements are all
+//! or nothing at the broker (KIP-932 "ShareAcknowledge"): where one stale offset spoils them, the book
+//! halves the set until the stale one stands alone and the rest has gone through.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use sharegroup_wire::{BrokerId, ErrorCode};
+
+use crate::acquired::{
+    Acknowledgement, Acquisition, AcquisitionId, Counts, Segment, State, TopicPartition, offsets,
+};
+use crate::event::{AckFailure, AckOutcome, AcquiredRange, CommitId, Event, LockLoss};
+use crate::limits::{DROP_DELAY_MAX, DROP_DELAY_MIN, LOCK_MARGIN};
+
+/// An acknowledged range on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SentRange {
+    pub(crate) acquisition: AcquisitionId,
+    pub(crate) first: i64,
+    pub(crate) last: i64,
+    pub(crate) how: Acknowledgement,
+    pub(crate) commit: CommitId,
+}
+
+/// What is on its way, by partition, ascending by offset.
+pub(crate) type SentByPartition = BTreeMap<TopicPartition, Vec<SentRange>>;
+
+/// What a broker's answer to a partition's acknowledgements means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Applied.
+    Applied,
+    /// One of them was stale: none was applied.
+    Stale,
+    /// Not applied; the same may work later.
+    Retry,
+    /// Not applied, and never will be.
+    Lost(AckFailure),
+}
+
+impl Verdict {
+    /// Of a partition's error code (protocol: "Errors", levels A and SA).
+    pub(crate) const fn of(error: ErrorCode) -> Self {
+        match error {
+            ErrorCode::None => Self::Applied,
+            ErrorCode::InvalidRecordState => Self::Stale,
+            // The share coordinator failed, or a right is missing: the lock still lives.
+            ErrorCode::CoordinatorNotAvailable
+            | ErrorCode::CoordinatorLoadInProgress
+            | ErrorCode::NotCoordinator
+            | ErrorCode::RequestTimedOut
+            | ErrorCode::KafkaStorageError
+            | ErrorCode::UnknownServerError
+            | ErrorCode::TopicAuthorizationFailed => Self::Retry,
+            error => Self::Lost(AckFailure::Broker(error)),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct AckBook {
+    acquisitions: BTreeMap<AcquisitionId, Acquisition>,
+    last_id: u64,
+    last_group: u32,
+    /// The commit that acknowledgements made now belong to.
+    commit: u64,
+    /// Offsets without an outcome, by commit.
+    unresolved: BTreeMap<CommitId, u64>,
+    /// Commits whose completion is to be told.
+    awaited: BTreeSet<CommitId>,
+    events: VecDeque<Event>,
+}
+
+/// A new acquisition, before it has an id.
+#[derive(Debug)]
+pub(crate) struct Grant<'a> {
+    pub(crate) partition: TopicPartition,
+    pub(crate) broker: BrokerId,
+    pub(crate) ranges: &'a [AcquiredRange],
+    /// Size of the frame part that holds the records.
+    pub(crate) bytes: u64,
+    /// When the lock ends.
+    pub(crate) deadline: Instant,
+    /// When to renew it.
+    pub(crate) renew_at: Option<Instant>,
+}
+
+impl AckBook {
+    pub(crate) fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    pub(crate) fn get(&self, id: AcquisitionId) -> Option<&Acquisition> {
+        self.acquisitions.get(&id)
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (AcquisitionId, &mut Acquisition)> {
+        self.acquisitions
+            .iter_mut()
+            .map(|(id, acquisition)| (*id, acquisition))
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (AcquisitionId, &Acquisition)> {
+        self.acquisitions
+            .iter()
+            .map(|(id, acquisition)| (*id, acquisition))
+    }
+
+    /// Numbers of offsets of the acquisitions that pass `filter`.
+    pub(crate) fn counts(&self, filter: impl Fn(&Acquisition) -> bool) -> Counts {
+        self.acquisitions
+            .values()
+            .filter(|acquisition| filter(acquisition))
+            .fold(Counts::default(), |sum, acquisition| {
+                let counts = acquisition.counts();
+                Counts {
+                    held: sum.held.saturating_add(counts.held),
+                    pending: sum.pending.saturating_add(counts.pending),
+                    sent: sum.sent.saturating_add(counts.sent),
+                }
+            })
+    }
+
+    /// Enters a new acquisition. Older acquisitions of the same offsets are void from now on.
+    pub(crate) fn acquire(&mut self, now: Instant, grant: &Grant<'_>) -> AcquisitionId {
+        for range in grant.ranges {
+            self.supersede(grant.partition, range);
+        }
+        self.last_id += 1;
+        let id = AcquisitionId(self.last_id);
+        let segments = grant
+            .ranges
+            .iter()
+            .map(|range| Segment {
+                first: range.first_offset,
+                last: range.last_offset,
+                delivery_count: range.delivery_count,
+                deadline: grant.deadline,
+                state: State::Held,
+            })
+            .collect();
+        let mut acquisition = Acquisition::new(grant.partition, grant.broker, now, segments);
+        acquisition.renew_at = grant.renew_at;
+        acquisition.bytes = grant.bytes;
+        self.acquisitions.insert(id, acquisition);
+        id
+    }
+
+    fn supersede(&mut self, partition: TopicPartition, range: &AcquiredRange) {
+        let older: Vec<_> = self
+            .iter()
+            .filter(|(_, old)| old.partition == partition)
+            .map(|(id, _)| id)
+            .collect();
+        for id in older {
+            self.lose(
+                id,
+                range.first_offset,
+                range.last_offset,
+                AckFailure::Superseded,
+                |_| true,
+            );
+        }
+    }
+
+    /// Settles what is still held of a range. Returns the number of offsets that were.
+    pub(crate) fn acknowledge(
+        &mut self,
+        id: AcquisitionId,
+        first: i64,
+        last: i64,
+        how: Acknowledgement,
+    ) -> u64 {
+        let commit = CommitId(self.commit);
+        let Some(acquisition) = self.acquisitions.get_mut(&id) else {
+            return 0;
+        };
+        let mut settled = 0;
+        acquisition.change(first, last, |segment| match segment.state {
+            State::Held | State::Delayed { .. } => {
+                settled += segment.offsets();
+                Some(Segment {
+                    state: State::Pending {
+                        how,
+                        commit,
+                        group: 0,
+                    },
+                    ..segment
+                })
+            }
+            State::Pending { .. } | State::Sent { .. } => Some(segment),
+        });
+        if settled > 0 {
+            *self.unresolved.entry(commit).or_default() += settled;
+        }
+        settled
+    }
+
+    /// Holds what the owner dropped for a delay that grows with its delivery count, then releases it:
+    /// releasing at once would burn all its deliveries in milliseconds (M2).
+    pub(crate) fn drop_held(&mut self, now: Instant, id: AcquisitionId, first: i64, last: i64) {
+        let Some(acquisition) = self.acquisitions.get_mut(&id) else {
+            return;
+        };
+        let renewed = acquisition.renew_at.is_some() || acquisition.renewing;
+        acquisition.change(first, last, |segment| {
+            let mut release_at = now + drop_delay(segment.delivery_count);
+            if !renewed {
+                release_at = release_at.min(segment.deadline - 10 * LOCK_MARGIN);
+            }
+            let state = if segment.state == State::Held {
+                State::Delayed { release_at }
+            } else {
+                segment.state
+            };
+            Some(Segment { state, ..segment })
+        });
+    }
+
+    /// Releases all that is held; for the end.
+    pub(crate) fn release_all(&mut self) {
+        let ids: Vec<_> = self.acquisitions.keys().copied().collect();
+        for id in ids {
+            self.acknowledge(id, i64::MIN, i64::MAX, Acknowledgement::Release);
+        }
+    }
+
+    /// Asks for a [`Event::Committed`] once everything acknowledged so far has its outcome.
+    pub(crate) fn commit(&mut self) -> CommitId {
+        let id = CommitId(self.commit);
+        self.commit += 1;
+        self.awaited.insert(id);
+        self.finish_commits();
+        id
+    }
+
+    /// Takes what is to be sent to `broker` now: of each partition either one suspect group or all
+    /// that is above suspicion, ascending.
+    pub(crate) fn take_pending(&mut self, now: Instant, broker: BrokerId) -> SentByPartition {
+        let mut groups: BTreeMap<TopicPartition, u32> = BTreeMap::new();
+        for acquisition in self
+            .acquisitions
+            .values()
+            .filter(|acquisition| acquisition.broker == broker)
+        {
+            for segment in acquisition.segments() {
+                if let State::Pending { group, .. } = segment.state {
+                    let chosen = groups.entry(acquisition.partition).or_insert(group);
+                    // Suspects first, the oldest group first.
+                    if *chosen == 0 || (group > 0 && group < *chosen) {
+                        *chosen = group;
+                    }
+                }
+            }
+        }
+        let mut sent = SentByPartition::new();
+        for (id, acquisition) in &mut self.acquisitions {
+            let Some(chosen) = groups
+                .get(&acquisition.partition)
+                .filter(|_| acquisition.broker == broker)
+            else {
+                continue;
+            };
+            if acquisition.counts().pending == 0 {
+                continue;
+            }
+            let ranges = sent.entry(acquisition.partition).or_default();
+            acquisition.change(i64::MIN, i64::MAX, |segment| match segment.state {
+                State::Pending { how, commit, group }
+                    if group == *chosen && segment.deadline > now + LOCK_MARGIN =>
+                {
+                    ranges.push(SentRange {
+                        acquisition: *id,
+                        first: segment.first,
+                        last: segment.last,
+                        how,
+                        commit,
+                    });
+                    Some(Segment {
+                        state: State::Sent { how, commit },
+                        ..segment
+                    })
+                }
+                _ => Some(segment),
+            });
+        }
+        sent.retain(|_, ranges| {
+            ranges.sort_unstable_by_key(|range| range.first);
+            !ranges.is_empty()
+        });
+        sent
+    }
+
+    /// Enters the broker's answer for one partition's acknowledgements.
+    pub(crate) fn resolve(&mut self, ranges: &[SentRange], verdict: Verdict) {
+        match verdict {
+            Verdict::Applied => self.finish(ranges, Ok(())),
+            Verdict::Lost(why) => self.finish(ranges, Err(why)),
+            Verdict::Retry => self.send_again(ranges, 0),
+            Verdict::Stale => {
+                let total = ranges
+                    .iter()
+                    .map(|range| offsets(range.first, range.last))
+                    .sum::<u64>();
+                if total == 1 {
+                    return self.finish(
+                        ranges,
+                        Err(AckFailure::Broker(ErrorCode::InvalidRecordState)),
+                    );
+                }
+                let (left, right) = halves(ranges, total / 2);
+                for half in [left, right] {
+                    self.last_group += 1;
+                    self.send_again(&half, self.last_group);
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self, ranges: &[SentRange], result: Result<(), AckFailure>) {
+        for range in ranges {
+            let Some(acquisition) = self.acquisitions.get_mut(&range.acquisition) else {
+                continue;
+            };
+            let partition = acquisition.partition;
+            let mut finished = 0;
+            acquisition.change(range.first, range.last, |segment| match segment.state {
+                State::Sent { .. } => {
+                    finished += segment.offsets();
+                    None
+                }
+                _ => Some(segment),
+            });
+            if acquisition.is_empty() {
+                self.acquisitions.remove(&range.acquisition);
+            }
+            if finished > 0 {
+                self.report(partition, *range, result);
+            }
+        }
+        self.finish_commits();
+    }
+
+    fn send_again(&mut self, ranges: &[SentRange], group: u32) {
+        for range in ranges {
+            let Some(acquisition) = self.acquisitions.get_mut(&range.acquisition) else {
+                continue;
+            };
+            acquisition.change(range.first, range.last, |segment| match segment.state {
+                State::Sent { how, commit } => Some(Segment {
+                    state: State::Pending { how, commit, group },
+                    ..segment
+                }),
+                _ => Some(segment),
+            });
+        }
+    }
+
+    fn report(
+        &mut self,
+        partition: TopicPartition,
+        range: SentRange,
+        result: Result<(), AckFailure>,
+    ) {
+        if let Some(count) = self.unresolved.get_mut(&range.commit) {
+            *count = count.saturating_sub(offsets(range.first, range.last));
+            if *count == 0 {
+                self.unresolved.remove(&range.commit);
+            }
+        }
+        self.events.push_back(Event::Acknowledged(AckOutcome {
+            acquisition: range.acquisition,
+            partition,
+            first_offset: range.first,
+            last_offset: range.last,
+            how: range.how,
+            commit: range.commit,
+            result,
+        }));
+    }
+
+    fn finish_commits(&mut self) {
+        let oldest = self.unresolved.keys().next().copied();
+        while let Some(commit) = self.awaited.first().copied() {
+            if oldest.is_some_and(|oldest| oldest <= commit) {
+                break;
+            }
+            self.awaited.remove(&commit);
+            self.events.push_back(Event::Committed(commit));
+        }
+    }
+
+    /// Removes the offsets of a range that pass `filter` and reports each as lost.
+    pub(crate) fn lose(
+        &mut self,
+        id: AcquisitionId,
+        first: i64,
+        last: i64,
+        why: AckFailure,
+        filter: impl Fn(&Segment) -> bool,
+    ) {
+        let Some(acquisition) = self.acquisitions.get_mut(&id) else {
+            return;
+        };
+        let partition = acquisition.partition;
+        let mut lost = Vec::new();
+        acquisition.change(first, last, |segment| {
+            if filter(&segment) {
+                lost.push(segment);
+                None
+            } else {
+                Some(segment)
+            }
+        });
+        if acquisition.is_empty() {
+            self.acquisitions.remove(&id);
+        }
+        for segment in lost {
+            let Segment {
+                first, last, state, ..
+            } = segment;
+            match state {
+                State::Held | State::Delayed { .. } => {
+                    self.events.push_back(Event::LockLost(LockLoss {
+                        acquisition: id,
+                        partition,
+                        first_offset: first,
+                        last_offset: last,
+                        why,
+                    }))
+                }
+                State::Pending { how, commit, .. } => {
+                    self.report(
+                        partition,
+                        SentRange {
+                            acquisition: id,
+                            first,
+                            last,
+                            how,
+                            commit,
+                        },
+                        Err(why),
+                    );
+                }
+                State::Sent { how, commit } => {
+                    let range = SentRange {
+                        acquisition: id,
+                        first,
+                        last,
+                        how,
+                        commit,
+                    };
+                    self.report(partition, range, Err(AckFailure::Unknown));
+                }
+            }
+        }
+        self.finish_commits();
+    }
+
+    /// Loses everything that passes `filter`: its session ended.
+    pub(crate) fn lose_all(&mut self, why: AckFailure, filter: impl Fn(&Acquisition) -> bool) {
+        let ids: Vec<_> = self
+            .iter()
+            .filter(|(_, acquisition)| filter(acquisition))
+            .map(|(id, _)| id)
+            .collect();
+        for id in ids {
+            self.lose(id, i64::MIN, i64::MAX, why, |_| true);
+        }
+    }
+
+    /// Reports what lost its lock to time and releases what waited for it. Returns whether anything
+    /// became ready to be sent.
+    pub(crate) fn pass_time(&mut self, now: Instant) -> bool {
+        let ids: Vec<_> = self.acquisitions.keys().copied().collect();
+        let mut due = Vec::new();
+        for id in ids {
+            self.lose(id, i64::MIN, i64::MAX, AckFailure::LockExpired, |segment| {
+                !matches!(segment.state, State::Sent { .. })
+                    && segment.deadline <= now + LOCK_MARGIN
+            });
+            let Some(acquisition) = self.acquisitions.get(&id) else {
+                continue;
+            };
+            due.extend(
+                acquisition
+                    .segments()
+                    .iter()
+                    .filter_map(|segment| match segment.state {
+                        State::Delayed { release_at } if release_at <= now => {
+                            Some((id, segment.first, segment.last))
+                        }
+                        _ => None,
+                    }),
+            );
+        }
+        for (id, first, last) in &due {
+            self.acknowledge(*id, *first, *last, Acknowledgement::Release);
+        }
+        !due.is_empty()
+    }
+
+    /// When [`pass_time`](Self::pass_time) has something to do next.
+    pub(crate) fn next_time(&self) -> Option<Instant> {
+        let segments = self.acquisitions.values().flat_map(Acquisition::segments);
+        segments
+            .filter_map(|segment| match segment.state {
+                State::Sent { .. } => None,
+                State::Delayed { release_at } => {
+                    Some(release_at.min(segment.deadline - LOCK_MARGIN))
+                }
+                _ => Some(segment.deadline - LOCK_MARGIN),
+            })
+            .min()
+    }
+}
+
+fn drop_delay(delivery_count: i16) -> Duration {
+    let doublings = u32::try_from(delivery_count.max(1) - 1)
+        .unwrap_or(0)
+        .min(16);
+    (DROP_DELAY_MIN * 2_u32.pow(doublings)).min(DROP_DELAY_MAX)
+}
+
+/// Cuts a set of ranges after `count` offsets.
+fn halves(ranges: &[SentRange], mut count: u64) -> (Vec<SentRange>, Vec<SentRange>) {
+    let (mut left, mut right) = (Vec::new(), Vec::new());
+    for range in ranges {
+        let size = offsets(range.first, range.last);
+        if size <= count {
+            left.push(*range);
+            count -= size;
+        } else if count == 0 {
+            right.push(*range);
+        } else {
+            // INVARIANT: 0 < count < size, so the border lies inside the range.
+            let border = range
+                .first
+                .saturating_add(i64::try_from(count).unwrap_or(i64::MAX));
+            left.push(SentRange {
+                last: border - 1,
+                ..*range
+            });
+            right.push(SentRange {
+                first: border,
+                ..*range
+            });
+            count = 0;
+        }
+    }
+    (left, right)
+}

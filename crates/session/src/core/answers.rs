@@ -1,0 +1,506 @@
+//! Answers of leaders: ShareFetch and ShareAcknowledge.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use sharegroup_wire::message::share_acknowledge::ShareAcknowledgeResponse;
+use sharegroup_wire::message::share_fetch::{
+    AcquiredRecords, FetchedPartition, LeaderIdAndEpoch, ShareFetchResponse,
+};
+use sharegroup_wire::{BrokerId, ErrorCode};
+
+use super::SessionCore;
+use super::renewal::lock_of;
+use crate::ack_book::{Grant, Verdict};
+use crate::acquired::TopicPartition;
+use crate::event::{
+    AckFailure, Acquired, AcquiredRange, BrokerVersions, ConnectionId, Event, Failure, FatalError,
+    Warning,
+};
+use crate::limits::{HOLDING_PACE_MAX, HOLDING_PACE_MIN, UNAUTHORIZED_BACKOFF};
+use crate::share_session::{FetchProgress, InFlight, Link, Sending};
+
+/// Results of acknowledgements, by partition.
+type Results = BTreeMap<TopicPartition, (ErrorCode, LeaderIdAndEpoch)>;
+
+impl SessionCore {
+    /// Answer to [`Request::ShareFetch`](crate::Request::ShareFetch). Answers of a dropped connection
+    /// are ignored.
+    pub fn handle_share_fetch(
+        &mut self,
+        now: Instant,
+        connection: ConnectionId,
+        result: Result<ShareFetchResponse, Failure>,
+    ) {
+        let Some((broker, versions)) = self.answering(connection) else {
+            return;
+        };
+        let response = match result {
+            Ok(response) => response,
+            Err(failure) => return self.end_session(now, broker, &failure.detail),
+        };
+        self.throttle(now, broker, response.throttle_time_ms);
+        if !response.error_code.is_none() {
+            return self.refused(now, broker, response.error_code, response.error_message);
+        }
+        let Some(in_flight) = self.answered(broker) else {
+            return;
+        };
+        if let Some(lock) = lock_of(response.acquisition_lock_timeout_ms) {
+            self.lock = lock;
+        }
+        self.enter_acknowledged(now, broker, &in_flight, &acknowledge_results(&response));
+        let fetched =
+            matches!(in_flight.sending, Sending::Fetch { records_max } if records_max > 0);
+        let mut acquired = false;
+        let mut trouble = None;
+        for topic in response.responses {
+            for partition in topic.partitions {
+                let tp = TopicPartition {
+                    topic_id: topic.topic_id,
+                    partition: partition.partition_index,
+                };
+                match partition.error_code {
+                    ErrorCode::None => {
+                        acquired |=
+                            self.enter_acquired(now, broker, versions, &in_flight, tp, partition)
+                    }
+                    error => {
+                        trouble = trouble.max(Some(self.enter_fetch_error(
+                            now,
+                            broker,
+                            tp,
+                            error,
+                            partition.current_leader,
+                        )))
+                    }
+                }
+            }
+        }
+        self.pace(now, broker, acquired, fetched, trouble);
+        self.advance_close(now);
+    }
+
+    /// Answer to [`Request::ShareAcknowledge`](crate::Request::ShareAcknowledge). Answers of a dropped
+    /// connection are ignored.
+    pub fn handle_share_acknowledge(
+        &mut self,
+        now: Instant,
+        connection: ConnectionId,
+        result: Result<ShareAcknowledgeResponse, Failure>,
+    ) {
+        let Some((broker, _)) = self.answering(connection) else {
+            return;
+        };
+        let response = match result {
+            Ok(response) => response,
+            Err(failure) => return self.end_session(now, broker, &failure.detail),
+        };
+        self.throttle(now, broker, response.throttle_time_ms);
+        if !response.error_code.is_none() {
+            return self.refused(now, broker, response.error_code, response.error_message);
+        }
+        let Some(in_flight) = self.answered(broker) else {
+            return;
+        };
+        if let Some(lock) = lock_of(response.acquisition_lock_timeout_ms) {
+            self.lock = lock;
+        }
+        if in_flight.sending == Sending::Close {
+            return self.closed_session(now, broker);
+        }
+        let results = response.responses.iter().flat_map(|topic| {
+            topic.partitions.iter().map(|partition| {
+                let tp = TopicPartition {
+                    topic_id: topic.topic_id,
+                    partition: partition.partition_index,
+                };
+                (tp, (partition.error_code, partition.current_leader.clone()))
+            })
+        });
+        let results: Results = results.collect();
+        for (partition, ranges) in &in_flight.renewed {
+            // No result is no renewal: the old deadline stands.
+            let error = results
+                .get(partition)
+                .map_or(ErrorCode::UnknownServerError, |(error, _)| *error);
+            self.resolve_renewal(now, in_flight.sent_at, ranges, error);
+        }
+        self.enter_acknowledged(now, broker, &in_flight, &results);
+        self.advance_close(now);
+    }
+
+    fn answering(&self, connection: ConnectionId) -> Option<(BrokerId, BrokerVersions)> {
+        self.sessions
+            .iter()
+            .find_map(|(broker, session)| match session.link {
+                Link::Up(up, versions) if up == connection && session.in_flight.is_some() => {
+                    Some((*broker, versions))
+                }
+                _ => None,
+            })
+    }
+
+    /// The session accepted its request: it counts, and its partitions changed.
+    fn answered(&mut self, broker: BrokerId) -> Option<InFlight> {
+        let session = self.sessions.get_mut(&broker)?;
+        let in_flight = session.in_flight.take()?;
+        session.succeeded();
+        for partition in &in_flight.added {
+            session.contains.insert(*partition);
+            session
+                .progress
+                .insert(*partition, FetchProgress::default());
+        }
+        for partition in &in_flight.forgotten {
+            session.contains.remove(partition);
+            session.progress.remove(partition);
+        }
+        Some(in_flight)
+    }
+
+    fn closed_session(&mut self, now: Instant, broker: BrokerId) {
+        if let Some(connection) = self
+            .sessions
+            .remove(&broker)
+            .and_then(|session| session.connection())
+        {
+            self.disconnects
+                .push_back(crate::event::Request::Disconnect { broker, connection });
+        }
+        self.advance_close(now);
+    }
+
+    /// KIP-219: the broker has muted the connection for this time.
+    fn throttle(&mut self, now: Instant, broker: BrokerId, throttle_time_ms: i32) {
+        let Some(time) = lock_of(throttle_time_ms) else {
+            return;
+        };
+        if let Some(session) = self.sessions.get_mut(&broker) {
+            session.backoff_until = session.backoff_until.max(now + time);
+        }
+        self.warn(
+            now,
+            Warning::Retrying {
+                what: "quota",
+                detail: format!("broker {broker} throttles fetches for {time:?}"),
+            },
+        );
+    }
+
+    /// A top-level error: the session is over, whatever the broker made of the request.
+    fn refused(
+        &mut self,
+        now: Instant,
+        broker: BrokerId,
+        error: ErrorCode,
+        message: Option<String>,
+    ) {
+        let detail = message.map_or_else(
+            || error.to_string(),
+            |message| format!("{error}: {message}"),
+        );
+        match error {
+            ErrorCode::UnsupportedVersion => return self.fail(FatalError::ShareGroupsOff),
+            ErrorCode::ShareSessionLimitReached => {
+                // No session was made; the connection is fine (B-027).
+                let most = self.config.retry_backoff_max;
+                if let Some(session) = self.sessions.get_mut(&broker) {
+                    session.in_flight = None;
+                    session.back_off(now, Duration::ZERO, most);
+                }
+                return self.warn(
+                    now,
+                    Warning::Retrying {
+                        what: "opening a share session",
+                        detail,
+                    },
+                );
+            }
+            _ => {}
+        }
+        let denied = matches!(
+            error,
+            ErrorCode::GroupAuthorizationFailed | ErrorCode::TopicAuthorizationFailed
+        );
+        self.end_session(now, broker, &detail);
+        if let Some(session) = self.sessions.get_mut(&broker) {
+            let least = if denied {
+                UNAUTHORIZED_BACKOFF
+            } else {
+                Duration::ZERO
+            };
+            session.back_off(now, least, self.config.retry_backoff_max);
+        }
+    }
+
+    fn enter_acknowledged(
+        &mut self,
+        now: Instant,
+        broker: BrokerId,
+        in_flight: &InFlight,
+        results: &Results,
+    ) {
+        let mut again = false;
+        for (partition, ranges) in &in_flight.acknowledged {
+            let Some((error, hint)) = results.get(partition) else {
+                // A partition without a result: unknown (protocol, trap 10).
+                self.book
+                    .resolve(ranges, Verdict::Lost(AckFailure::Unknown));
+                continue;
+            };
+            let verdict = Verdict::of(*error);
+            again |= matches!(verdict, Verdict::Retry | Verdict::Stale);
+            self.book.resolve(ranges, verdict);
+            match error {
+                ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch => {
+                    self.leader_moved(now, broker, *partition, hint)
+                }
+                ErrorCode::UnknownTopicOrPartition | ErrorCode::UnknownTopicId => {
+                    self.topology.refresh(now)
+                }
+                _ => {}
+            }
+            if verdict == Verdict::Retry {
+                let detail = format!("partition {}: {error}", partition.partition);
+                self.warn(
+                    now,
+                    Warning::Retrying {
+                        what: "acknowledging",
+                        detail,
+                    },
+                );
+            }
+        }
+        if again && let Some(session) = self.sessions.get_mut(&broker) {
+            session.pending_due =
+                Some(now + Duration::from_millis(if results.is_empty() { 0 } else { 5 }));
+        }
+    }
+
+    fn leader_moved(
+        &mut self,
+        now: Instant,
+        broker: BrokerId,
+        partition: TopicPartition,
+        hint: &LeaderIdAndEpoch,
+    ) {
+        if !self
+            .topology
+            .hint(partition, hint.leader_id, hint.leader_epoch)
+        {
+            self.topology.forget_leader(now, partition, broker);
+        }
+        self.topology.refresh(now);
+        self.distribute(now);
+    }
+
+    /// A partition's fetch failed. Returns how long to wait at least.
+    fn enter_fetch_error(
+        &mut self,
+        now: Instant,
+        broker: BrokerId,
+        partition: TopicPartition,
+        error: ErrorCode,
+        hint: LeaderIdAndEpoch,
+    ) -> Duration {
+        match error {
+            ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch => {
+                self.leader_moved(now, broker, partition, &hint);
+                return Duration::ZERO;
+            }
+            ErrorCode::UnknownTopicOrPartition
+            | ErrorCode::UnknownTopicId
+            | ErrorCode::InconsistentTopicId => {
+                self.topology.refresh(now);
+            }
+            _ => {}
+        }
+        let topic = self
+            .topology
+            .name(partition.topic_id)
+            .map_or_else(|| partition.topic_id.to_string(), |name| name.to_string());
+        self.warn(
+            now,
+            Warning::Partition {
+                topic,
+                partition: partition.partition,
+                error,
+            },
+        );
+        if error == ErrorCode::TopicAuthorizationFailed {
+            UNAUTHORIZED_BACKOFF
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    /// Takes acquired records in. Returns whether there are any.
+    fn enter_acquired(
+        &mut self,
+        now: Instant,
+        broker: BrokerId,
+        versions: BrokerVersions,
+        in_flight: &InFlight,
+        partition: TopicPartition,
+        fetched: FetchedPartition,
+    ) -> bool {
+        let ranges = sane_ranges(&fetched.acquired_records);
+        if ranges.is_empty() {
+            return false;
+        }
+        // Counted from the sending: never too late, at most one wait too early.
+        let deadline = in_flight.sent_at + self.lock;
+        let renewable = self.is_renewable(versions);
+        let renew_at = self.renew_at(deadline, versions);
+        let bytes = fetched.records.len() as u64;
+        let id = self.book.acquire(
+            now,
+            &Grant {
+                partition,
+                broker,
+                ranges: &ranges,
+                bytes,
+                deadline,
+                renew_at,
+            },
+        );
+        self.drain_book();
+        let topic = self
+            .topology
+            .name(partition.topic_id)
+            .cloned()
+            .unwrap_or_else(|| partition.topic_id.to_string().into());
+        let records = fetched.records;
+        self.events.push_back(Event::Acquired(Acquired {
+            id,
+            partition,
+            topic,
+            broker,
+            records,
+            ranges,
+            deadline,
+            renewable,
+        }));
+        if self.phase != super::Phase::Running {
+            // Arrived while closing: nobody will process it.
+            self.acknowledge(now, id, i64::MIN, i64::MAX, crate::Acknowledgement::Release);
+        }
+        true
+    }
+
+    fn pace(
+        &mut self,
+        now: Instant,
+        broker: BrokerId,
+        acquired: bool,
+        fetched: bool,
+        trouble: Option<Duration>,
+    ) {
+        let most = self.config.retry_backoff_max;
+        let Some(session) = self.sessions.get_mut(&broker) else {
+            return;
+        };
+        if fetched && trouble.is_none() {
+            for progress in session.progress.values_mut() {
+                *progress = FetchProgress {
+                    answered: true,
+                    empty: !acquired,
+                };
+            }
+        }
+        match trouble {
+            Some(least) => session.back_off(now, least, most),
+            None => session.end_backoff(),
+        }
+        if acquired {
+            session.pace = Duration::ZERO;
+        } else if fetched {
+            session.pace = (session.pace * 2).clamp(HOLDING_PACE_MIN, HOLDING_PACE_MAX);
+        }
+        session.pace_until = now + session.pace;
+    }
+}
+
+fn acknowledge_results(response: &ShareFetchResponse) -> Results {
+    let topics = response.responses.iter();
+    let partitions = topics.flat_map(|topic| {
+        topic
+            .partitions
+            .iter()
+            .map(|partition| (topic.topic_id, partition))
+    });
+    partitions
+        .map(|(topic_id, partition)| {
+            let tp = TopicPartition {
+                topic_id,
+                partition: partition.partition_index,
+            };
+            // An acknowledgement's error carries no hint in a fetch (protocol, trap 4).
+            (
+                tp,
+                (
+                    partition.acknowledge_error_code,
+                    LeaderIdAndEpoch {
+                        leader_id: BrokerId::NONE,
+                        leader_epoch: -1,
+                    },
+                ),
+            )
+        })
+        .collect()
+}
+
+/// Ranges as they should be: ascending, without overlap, none inverted (peers.md T19). The number of
+/// ranges is bounded by the frame; their length is never walked.
+fn sane_ranges(acquired: &[AcquiredRecords]) -> Vec<AcquiredRange> {
+    let mut ranges: Vec<AcquiredRange> = acquired
+        .iter()
+        .filter(|range| 0 <= range.first_offset && range.first_offset <= range.last_offset)
+        .map(|range| AcquiredRange {
+            first_offset: range.first_offset,
+            last_offset: range.last_offset.min(i64::MAX - 1),
+            delivery_count: range.delivery_count.max(1),
+        })
+        .collect();
+    ranges.sort_by_key(|range| (range.first_offset, range.last_offset));
+    let mut next = 0;
+    ranges.retain_mut(|range| {
+        range.first_offset = range.first_offset.max(next);
+        next = next.max(range.last_offset.saturating_add(1));
+        range.first_offset <= range.last_offset
+    });
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn acquired(first_offset: i64, last_offset: i64) -> AcquiredRecords {
+        AcquiredRecords {
+            first_offset,
+            last_offset,
+            delivery_count: 1,
+        }
+    }
+
+    #[test]
+    fn strange_ranges_are_put_right() {
+        let ranges = sane_ranges(&[
+            acquired(50, 59),
+            acquired(0, 9),
+            acquired(5, 14),
+            acquired(0, 9),
+            acquired(9, 3),
+            acquired(-5, 2),
+            acquired(100, i64::MAX),
+            acquired(i64::MAX, i64::MAX),
+        ]);
+        let ranges: Vec<_> = ranges
+            .iter()
+            .map(|range| (range.first_offset, range.last_offset))
+            .collect();
+        assert_eq!(ranges, [(0, 9), (10, 14), (50, 59), (100, i64::MAX - 1)]);
+    }
+}

@@ -1,0 +1,600 @@
+//! One member of one share group: the parts put together.
+
+mod answers;
+mod renewal;
+mod requests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use sharegroup_wire::message::metadata::MetadataResponse;
+use sharegroup_wire::message::share_group_heartbeat::{Assignment, ShareGroupHeartbeatResponse};
+use sharegroup_wire::{BrokerId, MemberEpoch};
+
+use crate::ack_book::AckBook;
+use crate::acquired::{Acknowledgement, AcquisitionId, Counts, TopicPartition};
+use crate::coordinator::Coordinator;
+use crate::event::{
+    AckFailure, AcquireMode, BrokerVersions, CommitId, ConnectionId, Event, Failure, FatalError,
+    MemberState, PartitionView, Request, Warning,
+};
+use crate::limits::{FETCH_WAIT_MAX, LOCK_DEFAULT, WARNING_INTERVAL};
+use crate::member::{Heartbeat, Member};
+use crate::share_session::{Link, ShareSession};
+use crate::topology::Topology;
+
+use self::renewal::Renewal;
+
+/// What a member is told at its start.
+#[derive(Debug, Clone)]
+pub struct SessionConfig {
+    /// The share group.
+    pub group_id: String,
+    /// 1–36 characters, made once per member and never used again after a restart of the process.
+    pub member_id: String,
+    /// Topics by name; not empty.
+    pub topics: Vec<String>,
+    /// Rack of the client; never the empty string.
+    pub client_rack: Option<String>,
+    /// Size at which the broker splits acquired ranges, in records.
+    pub batch_records: u32,
+    /// Most records held at a time. Soft by one producer batch per leader in batch-optimized mode.
+    pub records_held_max: u32,
+    /// Most bytes of frames whose records are held.
+    pub bytes_held_max: u64,
+    /// Longest long poll; cut to a quarter of the lock.
+    pub fetch_wait_max: Duration,
+    /// Least bytes that end a long poll.
+    pub fetch_bytes_min: i32,
+    /// Most bytes of one fetch.
+    pub fetch_bytes_max: i32,
+    /// How records are acquired.
+    pub acquire_mode: AcquireMode,
+    /// Longest wait of an acknowledgement for company.
+    pub acknowledge_linger: Duration,
+    /// Locks are renewed for no longer than this; `None` = without a bound.
+    pub hold_max: Option<Duration>,
+    /// A request without an answer for so long is lost.
+    pub request_timeout: Duration,
+    /// Longest pause between retries.
+    pub retry_backoff_max: Duration,
+}
+
+impl SessionConfig {
+    /// Defaults: those of Kafka's own share consumer where it has them.
+    #[must_use]
+    pub fn new(
+        group_id: impl Into<String>,
+        member_id: impl Into<String>,
+        topics: Vec<String>,
+    ) -> Self {
+        Self {
+            group_id: group_id.into(),
+            member_id: member_id.into(),
+            topics,
+            client_rack: None,
+            batch_records: 500,
+            records_held_max: 1000,
+            bytes_held_max: 32 * 1024 * 1024,
+            fetch_wait_max: FETCH_WAIT_MAX,
+            fetch_bytes_min: 1,
+            fetch_bytes_max: 50 * 1024 * 1024,
+            acquire_mode: AcquireMode::Auto,
+            acknowledge_linger: Duration::from_millis(10),
+            hold_max: Some(Duration::from_secs(3600)),
+            request_timeout: Duration::from_secs(30),
+            retry_backoff_max: Duration::from_secs(1),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// Sessions flush and close.
+    Closing,
+    /// Sessions are closed; the group is being left.
+    Leaving,
+    Closed,
+}
+
+/// One member of one share group. See the crate's documentation.
+#[derive(Debug)]
+pub struct SessionCore {
+    config: SessionConfig,
+    member: Member,
+    coordinator: Coordinator,
+    topology: Topology,
+    book: AckBook,
+    assignment: BTreeSet<TopicPartition>,
+    sessions: BTreeMap<BrokerId, ShareSession>,
+    disconnects: VecDeque<Request>,
+    events: VecDeque<Event>,
+    /// The group's lock duration, from the latest answer.
+    lock: Duration,
+    renewal: Renewal,
+    phase: Phase,
+    paused: bool,
+    last_connection: u64,
+    warned: BTreeMap<String, Instant>,
+}
+
+impl SessionCore {
+    /// A member that starts to join as soon as it is polled.
+    #[must_use]
+    pub fn new(config: SessionConfig, now: Instant) -> Self {
+        Self {
+            member: Member::new(
+                now,
+                config.group_id.clone(),
+                config.member_id.clone(),
+                config.client_rack.clone(),
+                config.topics.clone(),
+            ),
+            coordinator: Coordinator::new(now),
+            topology: Topology::new(now, config.topics.clone()),
+            book: AckBook::default(),
+            assignment: BTreeSet::new(),
+            sessions: BTreeMap::new(),
+            disconnects: VecDeque::new(),
+            events: VecDeque::new(),
+            lock: LOCK_DEFAULT,
+            renewal: Renewal::default(),
+            phase: Phase::Running,
+            paused: false,
+            last_connection: 0,
+            warned: BTreeMap::new(),
+            config,
+        }
+    }
+
+    // ---- getters
+
+    /// What it was told at its start.
+    #[must_use]
+    pub const fn config(&self) -> &SessionConfig {
+        &self.config
+    }
+
+    /// Where the member stands.
+    #[must_use]
+    pub const fn member_state(&self) -> MemberState {
+        self.member.state
+    }
+
+    /// The member's epoch.
+    #[must_use]
+    pub const fn member_epoch(&self) -> MemberEpoch {
+        self.member.epoch()
+    }
+
+    /// The group's lock duration, from the latest answer.
+    #[must_use]
+    pub const fn lock_duration(&self) -> Duration {
+        self.lock
+    }
+
+    /// Offsets that are ours and not settled.
+    #[must_use]
+    pub fn records_held(&self) -> u64 {
+        self.book.counts(|_| true).held
+    }
+
+    /// Settled offsets whose outcome isn't known yet.
+    #[must_use]
+    pub fn acknowledgements_pending(&self) -> u64 {
+        let Counts { pending, sent, .. } = self.book.counts(|_| true);
+        pending.saturating_add(sent)
+    }
+
+    /// Subscribed topics that don't exist.
+    pub fn missing_topics(&self) -> impl Iterator<Item = &str> {
+        self.topology.missing.iter().map(String::as_str)
+    }
+
+    /// The assigned partitions and how far they are.
+    #[must_use]
+    pub fn assignment(&self) -> Vec<PartitionView> {
+        self.assignment
+            .iter()
+            .map(|tp| {
+                let leader = self.topology.leader(*tp);
+                let progress = leader
+                    .and_then(|leader| self.sessions.get(&leader))
+                    .and_then(|session| session.progress.get(tp))
+                    .copied()
+                    .unwrap_or_default();
+                let counts = self.book.counts(|acquisition| acquisition.partition == *tp);
+                PartitionView {
+                    partition: *tp,
+                    topic: self.topology.name(tp.topic_id).cloned(),
+                    leader,
+                    fetch_answered: progress.answered,
+                    last_fetch_empty: progress.empty,
+                    records_held: counts.held + counts.pending + counts.sent,
+                }
+            })
+            .collect()
+    }
+
+    // ---- mutators
+
+    /// Settles what is still held of a range of an acquisition; returns how many offsets that were.
+    /// Offsets that were lost, settled before or belong to another acquisition are left alone.
+    pub fn acknowledge(
+        &mut self,
+        now: Instant,
+        id: AcquisitionId,
+        first_offset: i64,
+        last_offset: i64,
+        how: Acknowledgement,
+    ) -> u64 {
+        let settled = self.book.acknowledge(id, first_offset, last_offset, how);
+        if settled > 0 {
+            let due = now
+                + if self.phase == Phase::Running {
+                    self.config.acknowledge_linger
+                } else {
+                    Duration::ZERO
+                };
+            self.pending_due_of(id, due);
+        }
+        settled
+    }
+
+    fn pending_due_of(&mut self, id: AcquisitionId, due: Instant) {
+        let Some(broker) = self.book.get(id).map(|acquisition| acquisition.broker) else {
+            return;
+        };
+        if let Some(session) = self.sessions.get_mut(&broker) {
+            session.pending_due = Some(session.pending_due.map_or(due, |earlier| earlier.min(due)));
+        }
+    }
+
+    /// The owner dropped these offsets without settling them: they are held for a delay that grows
+    /// with their delivery count, then released.
+    pub fn drop_held(
+        &mut self,
+        now: Instant,
+        id: AcquisitionId,
+        first_offset: i64,
+        last_offset: i64,
+    ) {
+        if self.phase == Phase::Running {
+            self.book.drop_held(now, id, first_offset, last_offset);
+        } else {
+            self.acknowledge(now, id, first_offset, last_offset, Acknowledgement::Release);
+        }
+    }
+
+    /// Renews the lock of an acquisition now instead of when it is due.
+    pub fn renew(&mut self, now: Instant, id: AcquisitionId) {
+        for (other, acquisition) in self.book.iter_mut() {
+            if other == id && acquisition.renew_at.is_some() {
+                acquisition.renew_at = Some(now);
+            }
+        }
+    }
+
+    /// Sends all acknowledgements now; [`Event::Committed`] tells when each has its outcome.
+    pub fn commit(&mut self, now: Instant) -> CommitId {
+        self.flush(now);
+        self.book.commit()
+    }
+
+    fn flush(&mut self, now: Instant) {
+        for (broker, session) in &mut self.sessions {
+            if self
+                .book
+                .counts(|acquisition| acquisition.broker == *broker)
+                .pending
+                > 0
+            {
+                session.pending_due = Some(now);
+            }
+        }
+    }
+
+    /// Acquires nothing new until [`SessionCore::resume`]; membership and what is held go on.
+    pub const fn pause(&mut self) {
+        self.paused = true;
+    }
+
+    /// Acquires again.
+    pub const fn resume(&mut self) {
+        self.paused = false;
+    }
+
+    /// Subscribes to other topics.
+    pub fn subscribe(&mut self, now: Instant, topics: Vec<String>) {
+        self.member.subscribe(now, topics.clone());
+        self.topology.subscribe(now, topics);
+    }
+
+    /// Flushes acknowledgements, releases what is held, closes the sessions, leaves the group;
+    /// [`Event::Closed`] tells the end.
+    pub fn close(&mut self, now: Instant) {
+        if self.phase != Phase::Running {
+            return;
+        }
+        self.phase = Phase::Closing;
+        self.book.release_all();
+        self.flush(now);
+        self.advance_close(now);
+    }
+
+    /// Gives up what a close could not finish: everything without an outcome is reported as such.
+    pub fn abort(&mut self) {
+        self.book.lose_all(AckFailure::SessionEnded, |_| true);
+        self.member.give_up();
+        self.sessions.clear();
+        self.phase = Phase::Closed;
+        self.drain_book();
+        self.events.push_back(Event::Closed);
+    }
+
+    /// Closing goes on from the sessions to the member to the end.
+    fn advance_close(&mut self, now: Instant) {
+        if self.phase == Phase::Closing {
+            self.sessions
+                .retain(|_, session| session.is_open() || session.in_flight.is_some());
+            if self.sessions.is_empty() {
+                // What an ended session left behind has no session to be sent on.
+                self.book.lose_all(AckFailure::SessionEnded, |_| true);
+                self.phase = Phase::Leaving;
+                self.member.leave(now);
+            }
+        }
+        if self.phase == Phase::Leaving && self.member.state == MemberState::Left {
+            self.phase = Phase::Closed;
+            self.drain_book();
+            self.events.push_back(Event::Closed);
+        }
+    }
+
+    // ---- answers of the cold requests
+
+    /// Answer to [`Request::Metadata`].
+    pub fn handle_metadata(&mut self, now: Instant, result: Result<&MetadataResponse, Failure>) {
+        match result {
+            Ok(response) => {
+                for warning in self
+                    .topology
+                    .handle_response(now, response, &self.assignment)
+                {
+                    self.warn(now, warning);
+                }
+                self.distribute(now);
+            }
+            Err(failure) => {
+                self.topology.handle_failure(now);
+                self.warn(
+                    now,
+                    Warning::Retrying {
+                        what: "metadata",
+                        detail: failure.detail,
+                    },
+                );
+            }
+        }
+    }
+
+    /// Answer to [`Request::FindCoordinator`].
+    pub fn handle_coordinator(&mut self, now: Instant, result: Result<BrokerId, Failure>) {
+        match result {
+            Ok(broker) => self.coordinator.found(broker),
+            Err(failure) => {
+                self.coordinator.lost(now, self.config.retry_backoff_max);
+                self.warn(
+                    now,
+                    Warning::Retrying {
+                        what: "finding the coordinator",
+                        detail: failure.detail,
+                    },
+                );
+            }
+        }
+    }
+
+    /// Answer to [`Request::Heartbeat`].
+    pub fn handle_heartbeat(
+        &mut self,
+        now: Instant,
+        result: Result<&ShareGroupHeartbeatResponse, Failure>,
+    ) {
+        let backoff_max = self.config.retry_backoff_max;
+        match result {
+            Err(failure) if failure.unsupported => self.fail(FatalError::ShareGroupsOff),
+            Err(failure) => {
+                self.member.handle_failure(now, backoff_max);
+                self.coordinator.lost(now, backoff_max);
+                self.warn(
+                    now,
+                    Warning::Retrying {
+                        what: "heartbeat",
+                        detail: failure.detail,
+                    },
+                );
+            }
+            Ok(response) => match self.member.handle_response(now, response, backoff_max) {
+                Heartbeat::Stable { joined, assignment } => {
+                    if joined {
+                        self.events.push_back(Event::Joined {
+                            member_epoch: self.member.epoch(),
+                        });
+                    }
+                    if let Some(assignment) = assignment {
+                        self.assign(now, &assignment);
+                    }
+                }
+                Heartbeat::Trouble(warning) => self.warn(now, warning),
+                Heartbeat::NotCoordinator => self.coordinator.lost(now, backoff_max),
+                Heartbeat::Left => {}
+                Heartbeat::Fatal(error) => self.fail(error),
+            },
+        }
+        self.advance_close(now);
+    }
+
+    fn assign(&mut self, now: Instant, assignment: &Assignment) {
+        let assigned = assignment
+            .topic_partitions
+            .iter()
+            .flat_map(|topic| {
+                topic.partitions.iter().map(|partition| TopicPartition {
+                    topic_id: topic.topic_id,
+                    partition: *partition,
+                })
+            })
+            .collect();
+        if assigned == self.assignment {
+            return;
+        }
+        self.assignment = assigned;
+        self.topology.assigned(now, &self.assignment);
+        self.distribute(now);
+        self.events.push_back(Event::AssignmentChanged);
+    }
+
+    /// Gives every assigned partition to its leader's session.
+    fn distribute(&mut self, now: Instant) {
+        for session in self.sessions.values_mut() {
+            session.wanted.clear();
+        }
+        for partition in &self.assignment {
+            if let Some(leader) = self
+                .topology
+                .leader(*partition)
+                .filter(|_| self.topology.name(partition.topic_id).is_some())
+            {
+                self.sessions
+                    .entry(leader)
+                    .or_insert_with(|| ShareSession::new(now))
+                    .wanted
+                    .insert(*partition);
+            }
+        }
+    }
+
+    // ---- connections
+
+    /// Answer to [`Request::Connect`].
+    pub fn handle_connected(
+        &mut self,
+        now: Instant,
+        connection: ConnectionId,
+        result: Result<BrokerVersions, Failure>,
+    ) {
+        let Some(broker) = self.broker_of(connection) else {
+            return;
+        };
+        match result {
+            Ok(versions) => {
+                if let Some(session) = self.sessions.get_mut(&broker) {
+                    session.link = Link::Up(connection, versions);
+                }
+                self.note_versions(now, broker, versions);
+            }
+            Err(failure) if failure.unsupported => self.fail(FatalError::ShareGroupsOff),
+            Err(failure) => {
+                if let Some(session) = self.sessions.get_mut(&broker) {
+                    session.end(now);
+                }
+                self.topology.refresh(now);
+                self.warn(
+                    now,
+                    Warning::Retrying {
+                        what: "connecting",
+                        detail: failure.detail,
+                    },
+                );
+            }
+        }
+        self.advance_close(now);
+    }
+
+    /// The connection is gone, for whatever reason.
+    pub fn handle_disconnected(&mut self, now: Instant, connection: ConnectionId, detail: &str) {
+        if let Some(broker) = self.broker_of(connection) {
+            self.end_session(now, broker, detail);
+        }
+    }
+
+    fn broker_of(&self, connection: ConnectionId) -> Option<BrokerId> {
+        self.sessions
+            .iter()
+            .find(|(_, session)| session.connection() == Some(connection))
+            .map(|(broker, _)| *broker)
+    }
+
+    /// A session ended: what it held and had not confirmed is reported, its connection dropped.
+    fn end_session(&mut self, now: Instant, broker: BrokerId, detail: &str) {
+        let Some(session) = self.sessions.get_mut(&broker) else {
+            return;
+        };
+        let was_open = session.is_open();
+        if let Some(connection) = session.end(now) {
+            self.disconnects
+                .push_back(Request::Disconnect { broker, connection });
+        }
+        self.book.lose_all(AckFailure::SessionEnded, |acquisition| {
+            acquisition.broker == broker
+        });
+        self.topology.refresh(now);
+        if was_open && self.phase == Phase::Running {
+            self.warn(
+                now,
+                Warning::SessionLost {
+                    broker,
+                    detail: detail.to_owned(),
+                },
+            );
+        }
+        self.advance_close(now);
+    }
+
+    // ---- time, events
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.book.pass_time(now) {
+            self.flush(now);
+        }
+        self.forget_refusal(now);
+    }
+
+    /// What happened, until `None`.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.drain_book();
+        self.events.pop_front()
+    }
+
+    fn drain_book(&mut self) {
+        while let Some(event) = self.book.poll_event() {
+            self.events.push_back(event);
+        }
+    }
+
+    fn fail(&mut self, error: FatalError) {
+        self.member.give_up();
+        self.events.push_back(Event::Fatal(error));
+    }
+
+    /// Warns, but the same thing at most once a minute.
+    fn warn(&mut self, now: Instant, warning: Warning) {
+        let key = match &warning {
+            Warning::SessionLost { .. } => return self.events.push_back(Event::Warning(warning)),
+            Warning::Retrying { what, .. } => (*what).to_owned(),
+            other => other.to_string(),
+        };
+        let silent = self
+            .warned
+            .get(&key)
+            .is_some_and(|at| now < *at + WARNING_INTERVAL);
+        if !silent {
+            self.warned.retain(|_, at| now < *at + WARNING_INTERVAL);
+            self.warned.insert(key, now);
+            self.events.push_back(Event::Warning(warning));
+        }
+    }
+}

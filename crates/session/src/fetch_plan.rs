@@ -1,0 +1,311 @@
+//! What to send next to one leader: a pure function of where things stand.
+//!
+//! A share session takes one request at a time, so an acknowledgement can't overtake a fetch that
+//! waits (KIP-932, peers.md R3). Therefore nobody long-polls while records are held or
+//! acknowledgements are pending: such fetches return at once and are paced.
+
+use std::time::{Duration, Instant};
+
+/// Where things stand with one leader.
+#[derive(Debug, Clone)]
+pub(crate) struct Situation {
+    pub(crate) now: Instant,
+    /// A share session is open.
+    pub(crate) open: bool,
+    /// The member is going.
+    pub(crate) closing: bool,
+    /// Acquire nothing new.
+    pub(crate) paused: bool,
+    /// The leader has partitions of ours.
+    pub(crate) assigned: bool,
+    /// The session's partitions differ from ours.
+    pub(crate) changed: bool,
+    /// Records that may be asked for.
+    pub(crate) credit: u32,
+    /// Not worth a fetch below this, while something is held.
+    pub(crate) credit_min: u32,
+    /// Offsets held from this leader.
+    pub(crate) held: u64,
+    /// Offsets held from any leader.
+    pub(crate) held_anywhere: u64,
+    /// Offsets settled and not sent.
+    pub(crate) pending: u64,
+    /// When they are to be sent, fetch or not.
+    pub(crate) pending_due: Option<Instant>,
+    /// They may ride on a fetch: all of them belong to partitions of the session.
+    pub(crate) pending_rides: bool,
+    /// When a lock is to be renewed.
+    pub(crate) renew_due: Option<Instant>,
+    /// No fetch before, after an error.
+    pub(crate) backoff_until: Instant,
+    /// No fetch before while something is held, after an empty one.
+    pub(crate) pace_until: Instant,
+    /// Longest long poll.
+    pub(crate) wait_max: Duration,
+}
+
+/// The next step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Plan {
+    /// ShareFetch; acknowledgements ride along where the session is open.
+    Fetch { wait: Duration, records_max: u32 },
+    /// ShareAcknowledge with what is pending.
+    Acknowledge,
+    /// ShareAcknowledge with renewals.
+    Renew,
+    /// ShareAcknowledge at epoch −1.
+    Close,
+    /// The connection has no use any more.
+    Drop,
+    /// Nothing before the given time.
+    Wait(Option<Instant>),
+}
+
+pub(crate) fn plan(situation: &Situation) -> Plan {
+    let Situation {
+        now, open, pending, ..
+    } = *situation;
+    let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+    if situation.closing {
+        return match (open, pending) {
+            (false, _) => Plan::Drop,
+            (true, 0) => Plan::Close,
+            (true, _) if due(situation.pending_due) => Plan::Acknowledge,
+            (true, _) => Plan::Wait(situation.pending_due),
+        };
+    }
+    if !situation.assigned && pending == 0 && situation.held == 0 {
+        return if open { Plan::Close } else { Plan::Drop };
+    }
+    if open && due(situation.renew_due) {
+        return Plan::Renew;
+    }
+    if open && due(situation.pending_due) && !situation.pending_rides {
+        return Plan::Acknowledge;
+    }
+    if let Some(plan) = plan_fetch(situation) {
+        return plan;
+    }
+    if open && due(situation.pending_due) {
+        return Plan::Acknowledge;
+    }
+    if open && situation.changed && now >= situation.backoff_until {
+        return Plan::Fetch {
+            wait: Duration::ZERO,
+            records_max: 0,
+        };
+    }
+    Plan::Wait(next(situation))
+}
+
+fn wants_fetch(situation: &Situation) -> bool {
+    let worth = situation.credit >= situation.credit_min || situation.held_anywhere == 0;
+    situation.assigned && !situation.paused && situation.credit > 0 && worth
+}
+
+fn fetch_at(situation: &Situation) -> Instant {
+    if situation.held > 0 {
+        situation.backoff_until.max(situation.pace_until)
+    } else {
+        situation.backoff_until
+    }
+}
+
+fn plan_fetch(situation: &Situation) -> Option<Plan> {
+    if !wants_fetch(situation) || situation.now < fetch_at(situation) {
+        return None;
+    }
+    if situation.pending > 0 && !situation.pending_rides {
+        // Acknowledgements of partitions that left: alone and first, or they would join the session
+        // again (peers.md R9).
+        return situation.open.then_some(Plan::Acknowledge);
+    }
+    let idle = situation.held == 0 && situation.pending == 0;
+    let wait = if idle {
+        situation.wait_max
+    } else {
+        Duration::ZERO
+    };
+    Some(Plan::Fetch {
+        wait,
+        records_max: situation.credit,
+    })
+}
+
+fn next(situation: &Situation) -> Option<Instant> {
+    let fetch = wants_fetch(situation).then(|| fetch_at(situation));
+    let changed = (situation.open && situation.changed).then_some(situation.backoff_until);
+    let sends = situation
+        .open
+        .then_some([situation.renew_due, situation.pending_due])
+        .unwrap_or_default();
+    [fetch, changed].into_iter().chain(sends).flatten().min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn idle() -> Situation {
+        #[allow(clippy::disallowed_methods)]
+        let now = Instant::now();
+        Situation {
+            now,
+            open: true,
+            closing: false,
+            paused: false,
+            assigned: true,
+            changed: false,
+            credit: 1000,
+            credit_min: 250,
+            held: 0,
+            held_anywhere: 0,
+            pending: 0,
+            pending_due: None,
+            pending_rides: true,
+            renew_due: None,
+            backoff_until: now,
+            pace_until: now,
+            wait_max: Duration::from_millis(500),
+        }
+    }
+
+    #[test]
+    fn only_an_idle_member_long_polls() {
+        assert_eq!(
+            plan(&idle()),
+            Plan::Fetch {
+                wait: Duration::from_millis(500),
+                records_max: 1000
+            }
+        );
+        let holding = Situation {
+            held: 1,
+            held_anywhere: 1,
+            ..idle()
+        };
+        assert_eq!(
+            plan(&holding),
+            Plan::Fetch {
+                wait: Duration::ZERO,
+                records_max: 1000
+            }
+        );
+        let pending = Situation {
+            pending: 1,
+            pending_due: Some(idle().now + Duration::from_secs(1)),
+            ..idle()
+        };
+        assert_eq!(
+            plan(&pending),
+            Plan::Fetch {
+                wait: Duration::ZERO,
+                records_max: 1000
+            }
+        );
+    }
+
+    #[test]
+    fn pace_holds_fetches_back_only_while_records_are_held() {
+        let pace_until = idle().now + Duration::from_millis(50);
+        let holding = Situation {
+            held: 1,
+            held_anywhere: 1,
+            pace_until,
+            ..idle()
+        };
+        assert_eq!(plan(&holding), Plan::Wait(Some(pace_until)));
+        assert!(matches!(
+            plan(&Situation {
+                pace_until,
+                ..idle()
+            }),
+            Plan::Fetch { .. }
+        ));
+    }
+
+    #[test]
+    fn without_credit_acknowledgements_go_alone_when_due() {
+        let now = idle().now;
+        let full = Situation {
+            credit: 0,
+            held: 9,
+            held_anywhere: 9,
+            pending: 5,
+            ..idle()
+        };
+        let later = now + Duration::from_millis(10);
+        assert_eq!(
+            plan(&Situation {
+                pending_due: Some(later),
+                ..full.clone()
+            }),
+            Plan::Wait(Some(later))
+        );
+        assert_eq!(
+            plan(&Situation {
+                pending_due: Some(now),
+                ..full
+            }),
+            Plan::Acknowledge
+        );
+    }
+
+    #[test]
+    fn renewal_goes_before_everything_else() {
+        let situation = Situation {
+            held: 1,
+            held_anywhere: 1,
+            renew_due: Some(idle().now),
+            ..idle()
+        };
+        assert_eq!(plan(&situation), Plan::Renew);
+    }
+
+    #[test]
+    fn acknowledgements_of_partitions_that_left_never_ride_on_a_fetch() {
+        let situation = Situation {
+            pending: 1,
+            pending_rides: false,
+            pending_due: Some(idle().now),
+            ..idle()
+        };
+        assert_eq!(plan(&situation), Plan::Acknowledge);
+    }
+
+    #[test]
+    fn closing_flushes_then_closes_then_drops() {
+        let closing = Situation {
+            closing: true,
+            ..idle()
+        };
+        let now = closing.now;
+        assert_eq!(
+            plan(&Situation {
+                pending: 3,
+                pending_due: Some(now),
+                ..closing.clone()
+            }),
+            Plan::Acknowledge
+        );
+        assert_eq!(plan(&closing), Plan::Close);
+        assert_eq!(
+            plan(&Situation {
+                open: false,
+                ..closing
+            }),
+            Plan::Drop
+        );
+    }
+
+    #[test]
+    fn paused_member_acquires_nothing_but_keeps_its_session() {
+        assert_eq!(
+            plan(&Situation {
+                paused: true,
+                ..idle()
+            }),
+            Plan::Wait(None)
+        );
+    }
+}

@@ -1,0 +1,263 @@
+//! Membership in the share group (KIP-932 "ShareGroupHeartbeat").
+//!
+//! The member id is made once and kept over every rejoin. A heartbeat that joins, or that follows an
+//! error, carries all fields; the others send null for what didn't change.
+
+use std::time::{Duration, Instant};
+
+use sharegroup_wire::message::share_group_heartbeat::{
+    Assignment, ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse,
+};
+use sharegroup_wire::{ErrorCode, MemberEpoch};
+
+use crate::event::{FatalError, MemberState, Warning};
+use crate::limits::{HEARTBEAT_INTERVAL_DEFAULT, UNAUTHORIZED_BACKOFF};
+
+/// What the answer to a heartbeat leads to.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Heartbeat {
+    /// In the group; `joined` for the first time since a join, a new assignment if there is one.
+    Stable {
+        joined: bool,
+        assignment: Option<Assignment>,
+    },
+    /// Out of the group or not heard: goes on by itself.
+    Trouble(Warning),
+    /// The broker isn't the coordinator (any more).
+    NotCoordinator,
+    /// Left.
+    Left,
+    /// Can't go on.
+    Fatal(FatalError),
+}
+
+#[derive(Debug)]
+pub(crate) struct Member {
+    group_id: String,
+    member_id: String,
+    rack_id: Option<String>,
+    topics: Vec<String>,
+    pub(crate) state: MemberState,
+    epoch: MemberEpoch,
+    interval: Duration,
+    next_at: Option<Instant>,
+    in_flight: bool,
+    /// The next heartbeat carries all fields.
+    full: bool,
+    backoff: Duration,
+}
+
+impl Member {
+    pub(crate) fn new(
+        now: Instant,
+        group_id: String,
+        member_id: String,
+        rack_id: Option<String>,
+        topics: Vec<String>,
+    ) -> Self {
+        Self {
+            group_id,
+            member_id,
+            rack_id,
+            topics,
+            state: MemberState::Joining,
+            epoch: MemberEpoch::JOIN,
+            interval: HEARTBEAT_INTERVAL_DEFAULT,
+            next_at: Some(now),
+            in_flight: false,
+            full: true,
+            backoff: Duration::from_millis(100),
+        }
+    }
+
+    pub(crate) const fn epoch(&self) -> MemberEpoch {
+        self.epoch
+    }
+
+    /// When the next heartbeat is due.
+    pub(crate) fn next_at(&self) -> Option<Instant> {
+        if self.in_flight || self.state == MemberState::Left {
+            None
+        } else {
+            self.next_at
+        }
+    }
+
+    /// A new subscription is told at once.
+    pub(crate) fn subscribe(&mut self, now: Instant, topics: Vec<String>) {
+        self.topics = topics;
+        self.full = true;
+        self.next_at = Some(now);
+    }
+
+    /// Leaves with the next heartbeat.
+    pub(crate) fn leave(&mut self, now: Instant) {
+        if self.state == MemberState::Left {
+            return;
+        }
+        if self.epoch == MemberEpoch::JOIN && !self.in_flight {
+            // Never taken in: nobody knows us.
+            self.state = MemberState::Left;
+            return;
+        }
+        self.state = MemberState::Leaving;
+        self.next_at = Some(now);
+    }
+
+    pub(crate) fn give_up(&mut self) {
+        self.state = MemberState::Left;
+    }
+
+    pub(crate) fn poll_heartbeat(&mut self, now: Instant) -> Option<ShareGroupHeartbeatRequest> {
+        if self.next_at()? > now {
+            return None;
+        }
+        self.in_flight = true;
+        let leaving = self.state == MemberState::Leaving;
+        let full = self.full && !leaving;
+        Some(ShareGroupHeartbeatRequest {
+            group_id: self.group_id.clone(),
+            member_id: self.member_id.clone(),
+            member_epoch: if leaving {
+                MemberEpoch::LEAVE
+            } else {
+                self.epoch
+            },
+            rack_id: self.rack_id.clone().filter(|_| full),
+            subscribed_topic_names: full.then(|| self.topics.clone()),
+        })
+    }
+
+    /// The heartbeat got no answer.
+    pub(crate) fn handle_failure(&mut self, now: Instant, retry_backoff_max: Duration) {
+        self.in_flight = false;
+        self.full = true;
+        self.back_off(now, retry_backoff_max);
+    }
+
+    fn back_off(&mut self, now: Instant, retry_backoff_max: Duration) {
+        self.next_at = Some(now + self.backoff);
+        self.backoff = (self.backoff * 2).min(retry_backoff_max);
+    }
+
+    pub(crate) fn handle_response(
+        &mut self,
+        now: Instant,
+        response: &ShareGroupHeartbeatResponse,
+        retry_backoff_max: Duration,
+    ) -> Heartbeat {
+        self.in_flight = false;
+        if self.state == MemberState::Leaving {
+            // UNKNOWN_MEMBER_ID or GROUP_ID_NOT_FOUND mean "already gone".
+            return match response.error_code {
+                ErrorCode::CoordinatorLoadInProgress
+                | ErrorCode::CoordinatorNotAvailable
+                | ErrorCode::NotCoordinator => {
+                    self.back_off(now, retry_backoff_max);
+                    Heartbeat::NotCoordinator
+                }
+                _ => {
+                    self.state = MemberState::Left;
+                    Heartbeat::Left
+                }
+            };
+        }
+        match response.error_code {
+            ErrorCode::None => self.stable(now, response),
+            error => {
+                self.full = true;
+                self.handle_error(now, error, response, retry_backoff_max)
+            }
+        }
+    }
+
+    fn stable(&mut self, now: Instant, response: &ShareGroupHeartbeatResponse) -> Heartbeat {
+        let joined = self.state == MemberState::Joining;
+        self.state = MemberState::Stable;
+        self.epoch = response.member_epoch;
+        self.full = false;
+        self.backoff = Duration::from_millis(100);
+        if let Some(interval) = u64::try_from(response.heartbeat_interval_ms)
+            .ok()
+            .filter(|ms| *ms > 0)
+        {
+            self.interval = Duration::from_millis(interval);
+        }
+        self.next_at = Some(now + self.interval);
+        Heartbeat::Stable {
+            joined,
+            assignment: response.assignment.clone(),
+        }
+    }
+
+    fn handle_error(
+        &mut self,
+        now: Instant,
+        error: ErrorCode,
+        response: &ShareGroupHeartbeatResponse,
+        retry_backoff_max: Duration,
+    ) -> Heartbeat {
+        let detail = response.error_message.clone().unwrap_or_default();
+        let joining = self.epoch == MemberEpoch::JOIN;
+        match error {
+            // Same id, epoch 0, all fields; sessions and what is held go on (KIP-932, B-029).
+            ErrorCode::FencedMemberEpoch | ErrorCode::UnknownMemberId => {
+                self.rejoin(now, error, retry_backoff_max)
+            }
+            ErrorCode::GroupIdNotFound if !joining => self.rejoin(now, error, retry_backoff_max),
+            ErrorCode::GroupIdNotFound => {
+                self.state = MemberState::Left;
+                Heartbeat::Fatal(FatalError::GroupIdTaken {
+                    group_id: self.group_id.clone(),
+                })
+            }
+            ErrorCode::UnsupportedVersion => {
+                self.state = MemberState::Left;
+                Heartbeat::Fatal(FatalError::ShareGroupsOff)
+            }
+            ErrorCode::NotCoordinator
+            | ErrorCode::CoordinatorNotAvailable
+            | ErrorCode::CoordinatorLoadInProgress => {
+                self.back_off(now, retry_backoff_max);
+                Heartbeat::NotCoordinator
+            }
+            // The right may be granted, room may be made.
+            ErrorCode::GroupAuthorizationFailed
+            | ErrorCode::TopicAuthorizationFailed
+            | ErrorCode::GroupMaxSizeReached => {
+                self.next_at = Some(now + UNAUTHORIZED_BACKOFF);
+                Heartbeat::Trouble(Warning::Retrying {
+                    what: "joining the group",
+                    detail: format!("{error}: {detail}"),
+                })
+            }
+            ErrorCode::InvalidRequest | ErrorCode::InvalidGroupId => {
+                self.state = MemberState::Left;
+                Heartbeat::Fatal(FatalError::Refused {
+                    what: "ShareGroupHeartbeat",
+                    error,
+                    detail,
+                })
+            }
+            error => {
+                self.back_off(now, retry_backoff_max);
+                Heartbeat::Trouble(Warning::Retrying {
+                    what: "heartbeat",
+                    detail: format!("{error}: {detail}"),
+                })
+            }
+        }
+    }
+
+    fn rejoin(&mut self, now: Instant, error: ErrorCode, retry_backoff_max: Duration) -> Heartbeat {
+        if self.epoch == MemberEpoch::JOIN {
+            // Refused at a join already: don't spin.
+            self.back_off(now, retry_backoff_max);
+        } else {
+            self.next_at = Some(now);
+        }
+        self.epoch = MemberEpoch::JOIN;
+        self.state = MemberState::Joining;
+        Heartbeat::Trouble(Warning::Rejoining(error))
+    }
+}
