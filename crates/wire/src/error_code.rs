@@ -84,6 +84,8 @@ error_codes! {
     8, BrokerNotAvailable, "BROKER_NOT_AVAILABLE", false, "the broker is not available";
     9, ReplicaNotAvailable, "REPLICA_NOT_AVAILABLE", true, "the replica is not available";
     10, MessageTooLarge, "MESSAGE_TOO_LARGE", false, "a record batch is larger than the topic allows";
+    11, StaleControllerEpoch, "STALE_CONTROLLER_EPOCH", false, "the controller's epoch is old";
+    12, OffsetMetadataTooLarge, "OFFSET_METADATA_TOO_LARGE", false, "the metadata of an offset commit is too large";
     13, NetworkException, "NETWORK_EXCEPTION", true, "the connection was lost before an answer came";
     14, CoordinatorLoadInProgress, "COORDINATOR_LOAD_IN_PROGRESS", true, "the coordinator is still loading its state";
     15, CoordinatorNotAvailable, "COORDINATOR_NOT_AVAILABLE", true, "the coordinator is not available";
@@ -99,6 +101,7 @@ error_codes! {
     25, UnknownMemberId, "UNKNOWN_MEMBER_ID", false, "the coordinator does not know this member";
     26, InvalidSessionTimeout, "INVALID_SESSION_TIMEOUT", false, "the session timeout is outside the broker's bounds";
     27, RebalanceInProgress, "REBALANCE_IN_PROGRESS", false, "the group is rebalancing";
+    28, InvalidCommitOffsetSize, "INVALID_COMMIT_OFFSET_SIZE", false, "the committed offsets are too large";
     29, TopicAuthorizationFailed, "TOPIC_AUTHORIZATION_FAILED", false, "not authorized for the topic";
     30, GroupAuthorizationFailed, "GROUP_AUTHORIZATION_FAILED", false, "not authorized for the group";
     31, ClusterAuthorizationFailed, "CLUSTER_AUTHORIZATION_FAILED", false, "not authorized for the cluster";
@@ -122,6 +125,7 @@ error_codes! {
     49, InvalidProducerIdMapping, "INVALID_PRODUCER_ID_MAPPING", false, "the producer id does not belong to the transactional id";
     50, InvalidTransactionTimeout, "INVALID_TRANSACTION_TIMEOUT", false, "the transaction timeout is larger than the broker allows";
     51, ConcurrentTransactions, "CONCURRENT_TRANSACTIONS", true, "the transactional id is busy with another operation";
+    52, TransactionCoordinatorFenced, "TRANSACTION_COORDINATOR_FENCED", false, "the transaction coordinator is not the current one";
     53, TransactionalIdAuthorizationFailed, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", false, "not authorized for the transactional id";
     54, SecurityDisabled, "SECURITY_DISABLED", false, "security features are off";
     55, OperationNotAttempted, "OPERATION_NOT_ATTEMPTED", false, "the operation was not tried";
@@ -130,6 +134,13 @@ error_codes! {
     58, SaslAuthenticationFailed, "SASL_AUTHENTICATION_FAILED", false, "the credentials were refused";
     59, UnknownProducerId, "UNKNOWN_PRODUCER_ID", false, "the broker does not know the producer id (any more)";
     60, ReassignmentInProgress, "REASSIGNMENT_IN_PROGRESS", false, "a reassignment of partitions is running";
+    61, DelegationTokenAuthDisabled, "DELEGATION_TOKEN_AUTH_DISABLED", false, "delegation tokens are off";
+    62, DelegationTokenNotFound, "DELEGATION_TOKEN_NOT_FOUND", false, "the delegation token does not exist";
+    63, DelegationTokenOwnerMismatch, "DELEGATION_TOKEN_OWNER_MISMATCH", false, "the principal neither owns nor may renew the delegation token";
+    64, DelegationTokenRequestNotAllowed, "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED", false, "delegation tokens can't be asked for over such a connection";
+    65, DelegationTokenAuthorizationFailed, "DELEGATION_TOKEN_AUTHORIZATION_FAILED", false, "not authorized for the delegation token";
+    66, DelegationTokenExpired, "DELEGATION_TOKEN_EXPIRED", false, "the delegation token has expired";
+    67, InvalidPrincipalType, "INVALID_PRINCIPAL_TYPE", false, "this kind of principal is not supported";
     68, NonEmptyGroup, "NON_EMPTY_GROUP", false, "the group still has members";
     69, GroupIdNotFound, "GROUP_ID_NOT_FOUND", false, "there is no such group of this type";
     70, FetchSessionIdNotFound, "FETCH_SESSION_ID_NOT_FOUND", true, "the fetch session is unknown";

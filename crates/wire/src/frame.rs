@@ -128,3 +128,90 @@ pub fn decode_response<R: Request>(frame: &Bytes, version: i16) -> Result<R::Res
 fn response_header_is_flexible<R: Request>(version: i16) -> bool {
     R::KEY != API_VERSIONS_KEY && R::is_flexible(version)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
+    use crate::message::find_coordinator::{FindCoordinatorRequest, FindCoordinatorResponse};
+    use crate::message::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
+
+    fn find(key: &str) -> FindCoordinatorRequest {
+        FindCoordinatorRequest { key: key.into(), coordinator_keys: vec![key.into()], ..Default::default() }
+    }
+
+    #[test]
+    fn request_header_is_version_1_before_flexible_versions_and_2_from_then_on() {
+        let old = encode_request(&find("g"), 2, CorrelationId(7), Some("me"));
+        assert_eq!(old[..], *b"\0\0\0\x10\0\x0a\0\x02\0\0\0\x07\0\x02me\0\x01g\0");
+        // The client id keeps its two-byte length; one byte for the tagged section follows it.
+        let new = encode_request(&find("g"), 4, CorrelationId(7), Some("me"));
+        assert_eq!(new[..], *b"\0\0\0\x12\0\x0a\0\x04\0\0\0\x07\0\x02me\0\0\x02\x02g\0");
+        let nameless = encode_request(&find("g"), 2, CorrelationId(7), None);
+        assert_eq!(nameless[..], *b"\0\0\0\x0e\0\x0a\0\x02\0\0\0\x07\xff\xff\0\x01g\0");
+    }
+
+    #[test]
+    fn request_header_comes_back_from_its_frame() {
+        for version in [2, 4] {
+            let frame = encode_request(&find("orders"), version, CorrelationId(-3), Some("me")).slice(4..);
+            let mut reader = Reader::new(&frame);
+            let header =
+                RequestHeader::decode(&mut reader, |_, version| FindCoordinatorRequest::is_flexible(version)).unwrap();
+            let expected = RequestHeader {
+                api_key: 10,
+                api_version: version,
+                correlation_id: CorrelationId(-3),
+                client_id: Some("me".into()),
+            };
+            assert_eq!(header, expected);
+            let body = frame.slice(reader.position()..);
+            let request = FindCoordinatorRequest::from_bytes(&body, version).unwrap();
+            assert_eq!(request.coordinator_keys.is_empty(), version == 2);
+            assert_eq!(request.key.is_empty(), version == 4);
+        }
+    }
+
+    #[test]
+    fn response_comes_back_from_its_frame_in_every_version() {
+        for version in 0..=6 {
+            let response = FindCoordinatorResponse::default();
+            let frame = encode_response::<FindCoordinatorRequest>(&response, version, CorrelationId(9)).slice(4..);
+            assert_eq!(response_correlation_id(&frame), Ok(CorrelationId(9)));
+            assert_eq!(decode_response::<FindCoordinatorRequest>(&frame, version), Ok(response));
+        }
+        let response = InitProducerIdResponse::default();
+        let old = encode_response::<InitProducerIdRequest>(&response, 1, CorrelationId(9));
+        let new = encode_response::<InitProducerIdRequest>(&response, 2, CorrelationId(9));
+        assert_eq!(new.len(), old.len() + 2, "a tagged section in the header and one in the body");
+    }
+
+    #[test]
+    fn answer_to_api_versions_never_has_a_flexible_header() {
+        let response = ApiVersionsResponse::default();
+        let frame = encode_response::<ApiVersionsRequest>(&response, 5, CorrelationId(1)).slice(4..);
+        assert_eq!(frame[..], *b"\0\0\0\x01\0\0\x01\0\0\0\0\0");
+        assert_eq!(decode_response::<ApiVersionsRequest>(&frame, 5), Ok(response));
+    }
+
+    #[test]
+    fn tags_of_a_response_header_are_skipped_and_hostile_ones_refused() {
+        let body = FindCoordinatorResponse::default().to_bytes(4);
+        let sane: Bytes = [&b"\0\0\0\x09\x01\x05\x01\xaa"[..], &body].concat().into();
+        assert!(decode_response::<FindCoordinatorRequest>(&sane, 4).is_ok());
+        let hostile: Bytes = [&b"\0\0\0\x09\x01\x05\xff\xff\xff\xff\x0f"[..], &body].concat().into();
+        assert!(matches!(
+            decode_response::<FindCoordinatorRequest>(&hostile, 4),
+            Err(DecodeError::CountTooLarge { what: "tagged field", .. })
+        ));
+    }
+
+    #[test]
+    fn a_cut_response_frame_is_refused() {
+        let frame =
+            encode_response::<FindCoordinatorRequest>(&FindCoordinatorResponse::default(), 4, CorrelationId(9)).slice(4..);
+        for cut in 0..frame.len() {
+            assert!(decode_response::<FindCoordinatorRequest>(&frame.slice(..cut), 4).is_err());
+        }
+    }
+}

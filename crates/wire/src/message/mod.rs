@@ -52,8 +52,9 @@ pub trait Message: Wire + json::Json + Default {
         version >= Self::FLEXIBLE_SINCE
     }
 
-    /// Appends the body.
+    /// Appends the body. Fields that the version doesn't have are left out.
     fn encode(&self, version: i16, out: &mut BytesMut) {
+        debug_assert!((Self::VERSION_MIN..=Self::VERSION_MAX).contains(&version), "{} {version}", Self::NAME);
         self.write(Context { version, flexible: Self::is_flexible(version), nullable: false }, out);
     }
 
