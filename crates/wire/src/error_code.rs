@@ -231,7 +231,10 @@ impl ErrorCode {
     }
 }
 
-#[expect(clippy::derivable_impls, reason = "the variants come from a table that has no place for an attribute")]
+#[expect(
+    clippy::derivable_impls,
+    reason = "the variants come from a table that has no place for an attribute"
+)]
 impl Default for ErrorCode {
     fn default() -> Self {
         Self::None

@@ -30,7 +30,11 @@ pub struct RequestHeader {
 impl RequestHeader {
     /// Appends the header; `flexible` tells whether the body is.
     pub fn encode(&self, flexible: bool, out: &mut BytesMut) {
-        let context = Context { version: 0, flexible: false, nullable: true };
+        let context = Context {
+            version: 0,
+            flexible: false,
+            nullable: true,
+        };
         self.api_key.write(context, out);
         self.api_version.write(context, out);
         self.correlation_id.0.write(context, out);
@@ -44,8 +48,15 @@ impl RequestHeader {
     ///
     /// # Errors
     /// [`DecodeError`] when the bytes are not a header.
-    pub fn decode(reader: &mut Reader<'_>, is_flexible: impl Fn(i16, i16) -> bool) -> Result<Self, DecodeError> {
-        let context = Context { version: 0, flexible: false, nullable: true };
+    pub fn decode(
+        reader: &mut Reader<'_>,
+        is_flexible: impl Fn(i16, i16) -> bool,
+    ) -> Result<Self, DecodeError> {
+        let context = Context {
+            version: 0,
+            flexible: false,
+            nullable: true,
+        };
         let header = Self {
             api_key: Wire::read(context, reader)?,
             api_version: Wire::read(context, reader)?,
@@ -82,7 +93,11 @@ pub fn encode_request<R: Request>(
 
 /// A whole response frame, size included: the broker's half, for test brokers.
 #[must_use]
-pub fn encode_response<R: Request>(response: &R::Response, version: i16, correlation_id: CorrelationId) -> Bytes {
+pub fn encode_response<R: Request>(
+    response: &R::Response,
+    version: i16,
+    correlation_id: CorrelationId,
+) -> Bytes {
     let mut out = BytesMut::with_capacity(256);
     out.put_i32(0);
     out.put_i32(correlation_id.0);
@@ -108,14 +123,19 @@ fn with_size(mut frame: BytesMut) -> Bytes {
 /// # Errors
 /// [`DecodeError::Truncated`].
 pub fn response_correlation_id(frame: &Bytes) -> Result<CorrelationId, DecodeError> {
-    Reader::new(frame).array().map(|bytes| CorrelationId(i32::from_be_bytes(bytes)))
+    Reader::new(frame)
+        .array()
+        .map(|bytes| CorrelationId(i32::from_be_bytes(bytes)))
 }
 
 /// Decodes a response frame (without its size) to its last byte.
 ///
 /// # Errors
 /// [`DecodeError`] when the bytes are not a legal answer of that version.
-pub fn decode_response<R: Request>(frame: &Bytes, version: i16) -> Result<R::Response, DecodeError> {
+pub fn decode_response<R: Request>(
+    frame: &Bytes,
+    version: i16,
+) -> Result<R::Response, DecodeError> {
     let mut reader = Reader::new(frame);
     reader.array::<4>()?;
     if response_header_is_flexible::<R>(version) {
@@ -137,27 +157,43 @@ mod tests {
     use crate::message::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
 
     fn find(key: &str) -> FindCoordinatorRequest {
-        FindCoordinatorRequest { key: key.into(), coordinator_keys: vec![key.into()], ..Default::default() }
+        FindCoordinatorRequest {
+            key: key.into(),
+            coordinator_keys: vec![key.into()],
+            ..Default::default()
+        }
     }
 
     #[test]
     fn request_header_is_version_1_before_flexible_versions_and_2_from_then_on() {
         let old = encode_request(&find("g"), 2, CorrelationId(7), Some("me"));
-        assert_eq!(old[..], *b"\0\0\0\x10\0\x0a\0\x02\0\0\0\x07\0\x02me\0\x01g\0");
+        assert_eq!(
+            old[..],
+            *b"\0\0\0\x10\0\x0a\0\x02\0\0\0\x07\0\x02me\0\x01g\0"
+        );
         // The client id keeps its two-byte length; one byte for the tagged section follows it.
         let new = encode_request(&find("g"), 4, CorrelationId(7), Some("me"));
-        assert_eq!(new[..], *b"\0\0\0\x12\0\x0a\0\x04\0\0\0\x07\0\x02me\0\0\x02\x02g\0");
+        assert_eq!(
+            new[..],
+            *b"\0\0\0\x12\0\x0a\0\x04\0\0\0\x07\0\x02me\0\0\x02\x02g\0"
+        );
         let nameless = encode_request(&find("g"), 2, CorrelationId(7), None);
-        assert_eq!(nameless[..], *b"\0\0\0\x0e\0\x0a\0\x02\0\0\0\x07\xff\xff\0\x01g\0");
+        assert_eq!(
+            nameless[..],
+            *b"\0\0\0\x0e\0\x0a\0\x02\0\0\0\x07\xff\xff\0\x01g\0"
+        );
     }
 
     #[test]
     fn request_header_comes_back_from_its_frame() {
         for version in [2, 4] {
-            let frame = encode_request(&find("orders"), version, CorrelationId(-3), Some("me")).slice(4..);
+            let frame =
+                encode_request(&find("orders"), version, CorrelationId(-3), Some("me")).slice(4..);
             let mut reader = Reader::new(&frame);
-            let header =
-                RequestHeader::decode(&mut reader, |_, version| FindCoordinatorRequest::is_flexible(version)).unwrap();
+            let header = RequestHeader::decode(&mut reader, |_, version| {
+                FindCoordinatorRequest::is_flexible(version)
+            })
+            .unwrap();
             let expected = RequestHeader {
                 api_key: 10,
                 api_version: version,
@@ -176,22 +212,35 @@ mod tests {
     fn response_comes_back_from_its_frame_in_every_version() {
         for version in 0..=6 {
             let response = FindCoordinatorResponse::default();
-            let frame = encode_response::<FindCoordinatorRequest>(&response, version, CorrelationId(9)).slice(4..);
+            let frame =
+                encode_response::<FindCoordinatorRequest>(&response, version, CorrelationId(9))
+                    .slice(4..);
             assert_eq!(response_correlation_id(&frame), Ok(CorrelationId(9)));
-            assert_eq!(decode_response::<FindCoordinatorRequest>(&frame, version), Ok(response));
+            assert_eq!(
+                decode_response::<FindCoordinatorRequest>(&frame, version),
+                Ok(response)
+            );
         }
         let response = InitProducerIdResponse::default();
         let old = encode_response::<InitProducerIdRequest>(&response, 1, CorrelationId(9));
         let new = encode_response::<InitProducerIdRequest>(&response, 2, CorrelationId(9));
-        assert_eq!(new.len(), old.len() + 2, "a tagged section in the header and one in the body");
+        assert_eq!(
+            new.len(),
+            old.len() + 2,
+            "a tagged section in the header and one in the body"
+        );
     }
 
     #[test]
     fn answer_to_api_versions_never_has_a_flexible_header() {
         let response = ApiVersionsResponse::default();
-        let frame = encode_response::<ApiVersionsRequest>(&response, 5, CorrelationId(1)).slice(4..);
+        let frame =
+            encode_response::<ApiVersionsRequest>(&response, 5, CorrelationId(1)).slice(4..);
         assert_eq!(frame[..], *b"\0\0\0\x01\0\0\x01\0\0\0\0\0");
-        assert_eq!(decode_response::<ApiVersionsRequest>(&frame, 5), Ok(response));
+        assert_eq!(
+            decode_response::<ApiVersionsRequest>(&frame, 5),
+            Ok(response)
+        );
     }
 
     #[test]
@@ -199,17 +248,26 @@ mod tests {
         let body = FindCoordinatorResponse::default().to_bytes(4);
         let sane: Bytes = [&b"\0\0\0\x09\x01\x05\x01\xaa"[..], &body].concat().into();
         assert!(decode_response::<FindCoordinatorRequest>(&sane, 4).is_ok());
-        let hostile: Bytes = [&b"\0\0\0\x09\x01\x05\xff\xff\xff\xff\x0f"[..], &body].concat().into();
+        let hostile: Bytes = [&b"\0\0\0\x09\x01\x05\xff\xff\xff\xff\x0f"[..], &body]
+            .concat()
+            .into();
         assert!(matches!(
             decode_response::<FindCoordinatorRequest>(&hostile, 4),
-            Err(DecodeError::CountTooLarge { what: "tagged field", .. })
+            Err(DecodeError::CountTooLarge {
+                what: "tagged field",
+                ..
+            })
         ));
     }
 
     #[test]
     fn a_cut_response_frame_is_refused() {
-        let frame =
-            encode_response::<FindCoordinatorRequest>(&FindCoordinatorResponse::default(), 4, CorrelationId(9)).slice(4..);
+        let frame = encode_response::<FindCoordinatorRequest>(
+            &FindCoordinatorResponse::default(),
+            4,
+            CorrelationId(9),
+        )
+        .slice(4..);
         for cut in 0..frame.len() {
             assert!(decode_response::<FindCoordinatorRequest>(&frame.slice(..cut), 4).is_err());
         }

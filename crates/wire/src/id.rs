@@ -93,7 +93,11 @@ pub fn base64_22(bytes: [u8; 16]) -> String {
     (0..22)
         .map(|i| {
             // 128 bits = 21 groups of 6 from the top, then 2 bits followed by four zero bits.
-            let sextet = if i < 21 { (value >> (122 - 6 * i)) & 0x3f } else { (value & 0x3) << 4 };
+            let sextet = if i < 21 {
+                (value >> (122 - 6 * i)) & 0x3f
+            } else {
+                (value & 0x3) << 4
+            };
             base64_digit(sextet as u8)
         })
         .collect()
@@ -128,7 +132,8 @@ mod tests {
     #[test]
     fn topic_id_prints_as_kafka_does() {
         let id = TopicId([
-            0x9c, 0xd9, 0x02, 0x51, 0xac, 0xe5, 0x53, 0x14, 0x4a, 0x23, 0x8e, 0xb4, 0x28, 0x00, 0x7a, 0xf5,
+            0x9c, 0xd9, 0x02, 0x51, 0xac, 0xe5, 0x53, 0x14, 0x4a, 0x23, 0x8e, 0xb4, 0x28, 0x00,
+            0x7a, 0xf5,
         ]);
         assert_eq!(id.to_string(), "nNkCUazlUxRKI460KAB69Q");
         assert_eq!(TopicId::ZERO.to_string(), "AAAAAAAAAAAAAAAAAAAAAA");

@@ -47,7 +47,11 @@ impl<'a> Reader<'a> {
     /// Reads `bytes` from the start.
     #[must_use]
     pub fn new(bytes: &'a Bytes) -> Self {
-        Self { bytes, position: 0, end: bytes.len() }
+        Self {
+            bytes,
+            position: 0,
+            end: bytes.len(),
+        }
     }
 
     /// Bytes that are left.
@@ -63,8 +67,15 @@ impl<'a> Reader<'a> {
     }
 
     fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
-        let truncated = DecodeError::Truncated { needed: count, left: self.left() };
-        let stop = self.position.checked_add(count).filter(|stop| *stop <= self.end).ok_or_else(|| truncated.clone())?;
+        let truncated = DecodeError::Truncated {
+            needed: count,
+            left: self.left(),
+        };
+        let stop = self
+            .position
+            .checked_add(count)
+            .filter(|stop| *stop <= self.end)
+            .ok_or_else(|| truncated.clone())?;
         let slice = self.bytes.get(self.position..stop).ok_or(truncated)?;
         self.position = stop;
         Ok(slice)
@@ -76,7 +87,10 @@ impl<'a> Reader<'a> {
     /// [`DecodeError::Truncated`].
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let slice = self.take(N)?;
-        slice.try_into().map_err(|_| DecodeError::Truncated { needed: N, left: slice.len() })
+        slice.try_into().map_err(|_| DecodeError::Truncated {
+            needed: N,
+            left: slice.len(),
+        })
     }
 
     /// The next `count` bytes as a slice of the frame's buffer.
@@ -109,7 +123,13 @@ impl<'a> Reader<'a> {
     }
 
     /// A length or count: `None` is null. `item_bytes_min` bounds it by the bytes left.
-    fn length(&mut self, what: &'static str, context: Context, short: bool, item_bytes_min: usize) -> Result<Option<usize>, DecodeError> {
+    fn length(
+        &mut self,
+        what: &'static str,
+        context: Context,
+        short: bool,
+        item_bytes_min: usize,
+    ) -> Result<Option<usize>, DecodeError> {
         let length = if context.flexible {
             i64::from(self.uvarint()?) - 1
         } else if short {
@@ -119,7 +139,11 @@ impl<'a> Reader<'a> {
         };
         match usize::try_from(length) {
             Ok(count) if count <= self.left() / item_bytes_min.max(1) => Ok(Some(count)),
-            Ok(count) => Err(DecodeError::CountTooLarge { what, count: count as u64, left: self.left() }),
+            Ok(count) => Err(DecodeError::CountTooLarge {
+                what,
+                count: count as u64,
+                left: self.left(),
+            }),
             Err(_) if length == -1 => Ok(None),
             Err(_) => Err(DecodeError::NegativeLength { what, length }),
         }
@@ -137,7 +161,11 @@ impl<'a> Reader<'a> {
         let count = self.uvarint()?;
         // A tag and a size take at least two bytes.
         if count > TAGGED_FIELDS_MAX || count as usize > self.left() / 2 {
-            return Err(DecodeError::CountTooLarge { what: "tagged fields", count: u64::from(count), left: self.left() });
+            return Err(DecodeError::CountTooLarge {
+                what: "tagged fields",
+                count: u64::from(count),
+                left: self.left(),
+            });
         }
         let mut previous = None;
         for _ in 0..count {
@@ -148,13 +176,20 @@ impl<'a> Reader<'a> {
             previous = Some(tag);
             let size = self.uvarint()? as usize;
             if size > self.left() {
-                return Err(DecodeError::CountTooLarge { what: "tagged field", count: size as u64, left: self.left() });
+                return Err(DecodeError::CountTooLarge {
+                    what: "tagged field",
+                    count: size as u64,
+                    left: self.left(),
+                });
             }
             let end = self.end;
             self.end = self.position + size;
             let taken = known(tag, self)?;
             if taken && self.left() > 0 {
-                return Err(DecodeError::TaggedFieldSize { tag, left: self.left() });
+                return Err(DecodeError::TaggedFieldSize {
+                    tag,
+                    left: self.left(),
+                });
             }
             self.position = self.end;
             self.end = end;
@@ -187,7 +222,12 @@ fn write_length(length: Option<usize>, context: Context, short: bool, out: &mut 
     // INVARIANT: what is written comes from the caller and stays far below 2 GiB; larger values
     // saturate and are refused by the peer instead of wrapping into another meaning.
     if context.flexible {
-        write_uvarint(length.map_or(0, |n| u32::try_from(n).unwrap_or(u32::MAX - 1).saturating_add(1)), out);
+        write_uvarint(
+            length.map_or(0, |n| {
+                u32::try_from(n).unwrap_or(u32::MAX - 1).saturating_add(1)
+            }),
+            out,
+        );
     } else if short {
         out.put_i16(length.map_or(-1, |n| i16::try_from(n).unwrap_or(i16::MAX)));
     } else {
@@ -242,7 +282,12 @@ macro_rules! wrapped {
     )*};
 }
 
-wrapped!(BrokerId(i32), MemberEpoch(i32), SessionEpoch(i32), TopicId([u8; 16]));
+wrapped!(
+    BrokerId(i32),
+    MemberEpoch(i32),
+    SessionEpoch(i32),
+    TopicId([u8; 16])
+);
 
 impl<const N: usize> Wire for [u8; N] {
     fn bytes_min(_: Context) -> usize {
@@ -287,9 +332,14 @@ impl Wire for Option<String> {
 
     fn read(context: Context, reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let Some(length) = reader.length("string", context, true, 1)? else {
-            return if context.nullable { Ok(None) } else { Err(DecodeError::UnexpectedNull { what: "string" }) };
+            return if context.nullable {
+                Ok(None)
+            } else {
+                Err(DecodeError::UnexpectedNull { what: "string" })
+            };
         };
-        let text = std::str::from_utf8(reader.take(length)?).map_err(|_| DecodeError::InvalidUtf8)?;
+        let text =
+            std::str::from_utf8(reader.take(length)?).map_err(|_| DecodeError::InvalidUtf8)?;
         Ok(Some(text.to_owned()))
     }
 }
@@ -361,7 +411,11 @@ impl<T: Wire> Wire for Option<Vec<T>> {
 
     fn read(context: Context, reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let Some(count) = reader.length("array", context, false, T::bytes_min(context))? else {
-            return if context.nullable { Ok(None) } else { Err(DecodeError::UnexpectedNull { what: "array" }) };
+            return if context.nullable {
+                Ok(None)
+            } else {
+                Err(DecodeError::UnexpectedNull { what: "array" })
+            };
         };
         // Bounded: `length` checked that `count` items of the smallest size fit in the bytes left.
         let mut items = Vec::with_capacity(count);
@@ -385,7 +439,10 @@ impl<T: Wire> Wire for Vec<T> {
     }
 
     fn read(context: Context, reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let context = Context { nullable: false, ..context };
+        let context = Context {
+            nullable: false,
+            ..context
+        };
         Option::<Self>::read(context, reader)?.ok_or(DecodeError::UnexpectedNull { what: "array" })
     }
 }
@@ -394,26 +451,47 @@ impl<T: Wire> Wire for Vec<T> {
 mod tests {
     use super::*;
 
-    const FLEXIBLE: Context = Context { version: 0, flexible: true, nullable: true };
+    const FLEXIBLE: Context = Context {
+        version: 0,
+        flexible: true,
+        nullable: true,
+    };
 
     #[test]
     fn array_count_beyond_the_bytes_left_is_refused_before_any_allocation() {
         let bytes = Bytes::from_static(&[0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0]);
         let error = Vec::<i32>::read(FLEXIBLE, &mut Reader::new(&bytes)).unwrap_err();
-        assert!(matches!(error, DecodeError::CountTooLarge { what: "array", .. }), "{error}");
+        assert!(
+            matches!(error, DecodeError::CountTooLarge { what: "array", .. }),
+            "{error}"
+        );
     }
 
     #[test]
     fn fifth_varint_byte_with_high_bits_is_refused() {
         let bytes = Bytes::from_static(&[0xff, 0xff, 0xff, 0xff, 0x1f]);
-        assert_eq!(Reader::new(&bytes).uvarint(), Err(DecodeError::VarintTooLong));
+        assert_eq!(
+            Reader::new(&bytes).uvarint(),
+            Err(DecodeError::VarintTooLong)
+        );
     }
 
     #[test]
     fn b_022_tag_with_a_hostile_length_is_refused() {
         let bytes = Bytes::from_static(&[0x01, 0x00, 0xff, 0xff, 0xff, 0xff, 0x0f]);
-        let error = Reader::new(&bytes).tagged_fields(|_, _| Ok(false)).unwrap_err();
-        assert!(matches!(error, DecodeError::CountTooLarge { what: "tagged field", .. }), "{error}");
+        let error = Reader::new(&bytes)
+            .tagged_fields(|_, _| Ok(false))
+            .unwrap_err();
+        assert!(
+            matches!(
+                error,
+                DecodeError::CountTooLarge {
+                    what: "tagged field",
+                    ..
+                }
+            ),
+            "{error}"
+        );
     }
 
     #[test]

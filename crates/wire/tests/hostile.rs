@@ -40,16 +40,33 @@ fn the_allocations_of_a_decode_are_counted() {
 
 #[test]
 fn a_body_cut_at_any_byte_is_refused() {
-    for Vector { kind, version, body, place, .. } in vectors(&own_vectors()) {
+    for Vector {
+        kind,
+        version,
+        body,
+        place,
+        ..
+    } in vectors(&own_vectors())
+    {
         for cut in 0..body.len() {
-            assert!(decode(&kind, version, &body.slice(..cut)).is_err(), "{place} cut at {cut}");
+            assert!(
+                decode(&kind, version, &body.slice(..cut)).is_err(),
+                "{place} cut at {cut}"
+            );
         }
     }
 }
 
 #[test]
 fn a_body_with_a_byte_too_many_is_refused() {
-    for Vector { kind, version, body, place, .. } in vectors(&own_vectors()) {
+    for Vector {
+        kind,
+        version,
+        body,
+        place,
+        ..
+    } in vectors(&own_vectors())
+    {
         let longer: Bytes = body.iter().copied().chain([0]).collect();
         assert_eq!(
             decode(&kind, version, &longer).err(),
@@ -65,7 +82,13 @@ fn huge_counts_at_any_byte_allocate_nothing_huge() {
         &[0xff, 0xff, 0xff, 0xff, 0x07], // 2147483646 where flexible, negative elsewhere
         &[0x7f, 0xff, 0xff, 0xff],       // 2147483647 where not flexible
     ];
-    for Vector { kind, version, body, .. } in vectors(&own_vectors()) {
+    for Vector {
+        kind,
+        version,
+        body,
+        ..
+    } in vectors(&own_vectors())
+    {
         for at in 0..body.len() {
             for count in COUNTS {
                 // Whether it decodes depends on what the bytes meant; that it ends well is the point.
@@ -77,9 +100,19 @@ fn huge_counts_at_any_byte_allocate_nothing_huge() {
 
 #[test]
 fn a_flipped_bit_at_any_byte_ends_in_a_value_or_an_error() {
-    for Vector { kind, version, body, .. } in vectors(&own_vectors()) {
+    for Vector {
+        kind,
+        version,
+        body,
+        ..
+    } in vectors(&own_vectors())
+    {
         for at in 0..body.len() {
-            drop(decode(&kind, version, &overwritten(&body, at, &[body[at] ^ (1 << (at % 8))])));
+            drop(decode(
+                &kind,
+                version,
+                &overwritten(&body, at, &[body[at] ^ (1 << (at % 8))]),
+            ));
         }
     }
 }
@@ -87,9 +120,17 @@ fn a_flipped_bit_at_any_byte_ends_in_a_value_or_an_error() {
 #[test]
 fn a_version_that_is_not_known_is_refused() {
     for kind in kinds() {
-        for version in [i16::MIN, kind.versions.start() - 1, kind.versions.end() + 1, i16::MAX] {
+        for version in [
+            i16::MIN,
+            kind.versions.start() - 1,
+            kind.versions.end() + 1,
+            i16::MAX,
+        ] {
             assert!(
-                matches!(decode(&kind, version, &Bytes::new()).err(), Some(DecodeError::UnknownVersion { .. })),
+                matches!(
+                    decode(&kind, version, &Bytes::new()).err(),
+                    Some(DecodeError::UnknownVersion { .. })
+                ),
                 "{} version {version}",
                 kind.name
             );
@@ -102,7 +143,13 @@ fn a_version_that_is_not_known_is_refused() {
 fn counts_that_just_fit_stay_within_the_stated_multiple() {
     const TAIL_BYTES: usize = 600;
     let mut seen = std::collections::HashSet::new();
-    for Vector { kind, version, body, .. } in vectors(&own_vectors()) {
+    for Vector {
+        kind,
+        version,
+        body,
+        ..
+    } in vectors(&own_vectors())
+    {
         // One vector with some content for each message and version.
         if body.len() < 40 || body.len() > 400 || !seen.insert((kind.name.clone(), version)) {
             continue;
@@ -140,7 +187,11 @@ enum Mutation {
     Insert(Index, Vec<u8>),
     Remove(Index, usize),
     /// Copies bytes from one place over another.
-    Copy { from: Index, to: Index, bytes: usize },
+    Copy {
+        from: Index,
+        to: Index,
+        bytes: usize,
+    },
 }
 
 fn mutation() -> impl Strategy<Value = Mutation> {

@@ -10,7 +10,9 @@ use sharegroup_wire::frame::decode_response;
 use sharegroup_wire::message::Message;
 use sharegroup_wire::message::api_versions::{ApiVersion, ApiVersionsRequest, ApiVersionsResponse};
 use sharegroup_wire::message::share_acknowledge::ShareAcknowledgeResponse;
-use sharegroup_wire::message::share_fetch::{AcquiredRecords, FetchedPartition, ShareFetchResponse};
+use sharegroup_wire::message::share_fetch::{
+    AcquiredRecords, FetchedPartition, ShareFetchResponse,
+};
 use sharegroup_wire::{DecodeError, ErrorCode, TopicId};
 
 const TOPIC: TopicId = TopicId([0x11; 16]);
@@ -45,9 +47,13 @@ fn share_fetch(hex: &str) -> ShareFetchResponse {
 }
 
 fn only_partition(response: &ShareFetchResponse) -> &FetchedPartition {
-    let [topic] = response.responses.as_slice() else { panic!("{response:?}") };
+    let [topic] = response.responses.as_slice() else {
+        panic!("{response:?}")
+    };
     assert_eq!(topic.topic_id, TOPIC);
-    let [partition] = topic.partitions.as_slice() else { panic!("{response:?}") };
+    let [partition] = topic.partitions.as_slice() else {
+        panic!("{response:?}")
+    };
     partition
 }
 
@@ -65,15 +71,24 @@ fn b_021_an_error_code_that_nobody_has_heard_of_keeps_its_number() {
 fn b_022_a_tagged_field_of_hostile_length_is_refused_without_allocating_it() {
     let mut tried = 0;
     for vector in vectors(&own_vectors()) {
-        let is_share = vector.kind.name.starts_with("Share") && vector.kind.name.ends_with("Response");
-        let Some(body) = vector.body.strip_suffix(&[0]).filter(|_| is_share) else { continue };
-        let hostile: Bytes = [body, &[0x01, 0x00, 0xff, 0xff, 0xff, 0xff, 0x0f]].concat().into();
+        let is_share =
+            vector.kind.name.starts_with("Share") && vector.kind.name.ends_with("Response");
+        let Some(body) = vector.body.strip_suffix(&[0]).filter(|_| is_share) else {
+            continue;
+        };
+        let hostile: Bytes = [body, &[0x01, 0x00, 0xff, 0xff, 0xff, 0xff, 0x0f]]
+            .concat()
+            .into();
         let mut result = None;
         let allocated =
             measure(|| result = (vector.kind.decode)(&hostile, vector.version).err()).bytes_max;
         assert_eq!(
             result,
-            Some(DecodeError::CountTooLarge { what: "tagged field", count: 4_294_967_295, left: 0 }),
+            Some(DecodeError::CountTooLarge {
+                what: "tagged field",
+                count: 4_294_967_295,
+                left: 0
+            }),
             "{}",
             vector.place
         );
@@ -82,7 +97,12 @@ fn b_022_a_tagged_field_of_hostile_length_is_refused_without_allocating_it() {
         // The same tag with a sane length is skipped. Kafka has no tag 9 there.
         let sane: Bytes = [body, &[0x01, 0x09, 0x02, 0xaa, 0xbb]].concat().into();
         let message = (vector.kind.decode)(&sane, vector.version).unwrap();
-        assert_eq!(message.to_bytes(vector.version), vector.body, "{}", vector.place);
+        assert_eq!(
+            message.to_bytes(vector.version),
+            vector.body,
+            "{}",
+            vector.place
+        );
         tried += 1;
     }
     assert!(tried > 0);
@@ -97,7 +117,14 @@ fn b_023_api_versions_answered_in_version_0_is_readable() {
     let frame: Bytes = [&7_i32.to_be_bytes()[..], &body].concat().into();
     let response = decode_response::<ApiVersionsRequest>(&frame, 0).unwrap();
     assert_eq!(response.error_code, ErrorCode::UnsupportedVersion);
-    assert_eq!(response.api_keys, [ApiVersion { api_key: 18, min_version: 0, max_version: 3 }]);
+    assert_eq!(
+        response.api_keys,
+        [ApiVersion {
+            api_key: 18,
+            min_version: 0,
+            max_version: 3
+        }]
+    );
 }
 
 #[test]
@@ -106,7 +133,14 @@ fn b_024_the_acquired_range_stands_beside_the_whole_batch() {
     assert_eq!(response.acquisition_lock_timeout_ms, 30_000);
     let partition = only_partition(&response);
     assert_eq!(partition.partition_index, 0);
-    assert_eq!(partition.acquired_records, [AcquiredRecords { first_offset: 4, last_offset: 6, delivery_count: 2 }]);
+    assert_eq!(
+        partition.acquired_records,
+        [AcquiredRecords {
+            first_offset: 4,
+            last_offset: 6,
+            delivery_count: 2
+        }]
+    );
     // The batch is whole: base offset 0, last offset delta 9, ten records.
     assert_eq!(partition.records.len(), 141);
     assert_eq!(partition.records[..8], 0_i64.to_be_bytes());
@@ -148,11 +182,21 @@ fn null_records_of_a_share_fetch_are_refused() {
 
 #[test]
 fn each_partition_of_an_acknowledgement_has_its_own_result() {
-    let response = ShareAcknowledgeResponse::from_bytes(&from_hex(SHARE_ACKNOWLEDGE_121), 1).unwrap();
-    let [topic] = response.responses.as_slice() else { panic!("{response:?}") };
+    let response =
+        ShareAcknowledgeResponse::from_bytes(&from_hex(SHARE_ACKNOWLEDGE_121), 1).unwrap();
+    let [topic] = response.responses.as_slice() else {
+        panic!("{response:?}")
+    };
     assert_eq!(topic.topic_id, TOPIC);
-    let results: Vec<_> = topic.partitions.iter().map(|it| (it.partition_index, it.error_code)).collect();
-    assert_eq!(results, [(0, ErrorCode::None), (1, ErrorCode::InvalidRecordState)]);
+    let results: Vec<_> = topic
+        .partitions
+        .iter()
+        .map(|it| (it.partition_index, it.error_code))
+        .collect();
+    assert_eq!(
+        results,
+        [(0, ErrorCode::None), (1, ErrorCode::InvalidRecordState)]
+    );
     assert_eq!(topic.partitions[1].error_message.as_deref(), Some("x"));
     assert_eq!(response.to_bytes(1), from_hex(SHARE_ACKNOWLEDGE_121));
 }
@@ -160,6 +204,12 @@ fn each_partition_of_an_acknowledgement_has_its_own_result() {
 #[test]
 fn a_throttled_answer_tells_the_delay() {
     let response = share_fetch(SHARE_FETCH_THROTTLED);
-    assert_eq!(response, ShareFetchResponse { throttle_time_ms: 3000, ..Default::default() });
+    assert_eq!(
+        response,
+        ShareFetchResponse {
+            throttle_time_ms: 3000,
+            ..Default::default()
+        }
+    );
     assert_eq!(response.to_bytes(1), from_hex(SHARE_FETCH_THROTTLED));
 }

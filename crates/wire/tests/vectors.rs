@@ -11,19 +11,33 @@ use messages::{kinds, own_vectors, vectors, vectors_folder};
 #[test]
 fn every_vector_of_the_java_library_decodes_to_its_json_and_encodes_to_its_bytes() {
     let vectors = vectors(&vectors_folder());
-    assert!(!vectors.is_empty(), "no vectors in {}", vectors_folder().display());
+    assert!(
+        !vectors.is_empty(),
+        "no vectors in {}",
+        vectors_folder().display()
+    );
     let mut failures = Vec::new();
     for vector in &vectors {
         if let Err(failure) = check(vector) {
-            failures.push(format!("{} version {}: {failure}", vector.place, vector.version));
+            failures.push(format!(
+                "{} version {}: {failure}",
+                vector.place, vector.version
+            ));
         }
     }
-    assert!(failures.is_empty(), "{} of {} vectors failed:\n{}", failures.len(), vectors.len(), failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} of {} vectors failed:\n{}",
+        failures.len(),
+        vectors.len(),
+        failures.join("\n")
+    );
     println!("vectors checked: {}", vectors.len());
 }
 
 fn check(vector: &messages::Vector) -> Result<(), String> {
-    let body = (vector.kind.decode)(&vector.body, vector.version).map_err(|error| error.to_string())?;
+    let body =
+        (vector.kind.decode)(&vector.body, vector.version).map_err(|error| error.to_string())?;
     let mut ours: serde_json::Value =
         serde_json::from_str(&body.to_json(vector.version)).map_err(|error| error.to_string())?;
     blank_records(&mut ours);
@@ -62,7 +76,9 @@ fn records_are_the_bytes_between_their_neighbours() {
                          AAAAAhQAAAAEazAEdjAAFAACAgRrMQR2MQA=";
     let mut batches = 0;
     for vector in vectors(&own_vectors()) {
-        let json = (vector.kind.decode)(&vector.body, vector.version).unwrap().to_json(vector.version);
+        let json = (vector.kind.decode)(&vector.body, vector.version)
+            .unwrap()
+            .to_json(vector.version);
         let mut rest = json.as_str();
         while let Some((_, after)) = rest.split_once("\"records\":\"") {
             let (records, after) = after.split_once('"').unwrap();
@@ -76,11 +92,17 @@ fn records_are_the_bytes_between_their_neighbours() {
 
 #[test]
 fn every_version_of_every_message_has_vectors() {
-    let covered: HashSet<(String, i16)> =
-        vectors(&own_vectors()).into_iter().map(|vector| (vector.kind.name, vector.version)).collect();
+    let covered: HashSet<(String, i16)> = vectors(&own_vectors())
+        .into_iter()
+        .map(|vector| (vector.kind.name, vector.version))
+        .collect();
     for kind in kinds() {
         for version in kind.versions {
-            assert!(covered.contains(&(kind.name.clone(), version)), "{} version {version}", kind.name);
+            assert!(
+                covered.contains(&(kind.name.clone(), version)),
+                "{} version {version}",
+                kind.name
+            );
         }
     }
 }

@@ -47,7 +47,9 @@ impl Json for String {
             match character {
                 '"' => out.push_str("\\\""),
                 '\\' => out.push_str("\\\\"),
-                control if control.is_control() => put(out, format_args!("\\u{:04x}", u32::from(control))),
+                control if control.is_control() => {
+                    put(out, format_args!("\\u{:04x}", u32::from(control)))
+                }
                 other => out.push(other),
             }
         }
@@ -57,7 +59,8 @@ impl Json for String {
 
 impl Json for Bytes {
     fn json(&self, _: i16, out: &mut String) {
-        const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        const DIGITS: &[u8; 64] =
+            b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
         out.push('"');
         for chunk in self.chunks(3) {
             let mut group = [0; 4];
@@ -67,7 +70,10 @@ impl Json for Bytes {
             let group = u32::from_be_bytes(group);
             for index in 0..4_u32 {
                 let sextet = (group >> (18 - 6 * index)) & 0x3f;
-                let digit = DIGITS.get(sextet as usize).copied().filter(|_| index as usize <= chunk.len());
+                let digit = DIGITS
+                    .get(sextet as usize)
+                    .copied()
+                    .filter(|_| index as usize <= chunk.len());
                 out.push(char::from(digit.unwrap_or(b'=')));
             }
         }
@@ -130,7 +136,13 @@ mod tests {
 
     #[test]
     fn bytes_are_padded_base64() {
-        for (bytes, expected) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")] {
+        for (bytes, expected) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+        ] {
             let mut out = String::new();
             Bytes::from_static(bytes.as_bytes()).json(0, &mut out);
             assert_eq!(out, format!("\"{expected}\""));

@@ -54,8 +54,19 @@ pub trait Message: Wire + json::Json + Default {
 
     /// Appends the body. Fields that the version doesn't have are left out.
     fn encode(&self, version: i16, out: &mut BytesMut) {
-        debug_assert!((Self::VERSION_MIN..=Self::VERSION_MAX).contains(&version), "{} {version}", Self::NAME);
-        self.write(Context { version, flexible: Self::is_flexible(version), nullable: false }, out);
+        debug_assert!(
+            (Self::VERSION_MIN..=Self::VERSION_MAX).contains(&version),
+            "{} {version}",
+            Self::NAME
+        );
+        self.write(
+            Context {
+                version,
+                flexible: Self::is_flexible(version),
+                nullable: false,
+            },
+            out,
+        );
     }
 
     /// The body alone.
@@ -74,16 +85,24 @@ pub trait Message: Wire + json::Json + Default {
         out
     }
 
-    /// Decodes a body, to its last byte. Byte fields are slices of `body`.
+    /// Decodes a body, to its last byte. Byte fields are slices of `body`; everything else takes at
+    /// most 48 bytes of memory per byte of the body, whatever it claims (tests/hostile.rs).
     ///
     /// # Errors
     /// [`DecodeError`] when the bytes are not a legal body of that version.
     fn from_bytes(body: &Bytes, version: i16) -> Result<Self, DecodeError> {
         if !(Self::VERSION_MIN..=Self::VERSION_MAX).contains(&version) {
-            return Err(DecodeError::UnknownVersion { api: Self::NAME, version });
+            return Err(DecodeError::UnknownVersion {
+                api: Self::NAME,
+                version,
+            });
         }
         let mut reader = Reader::new(body);
-        let context = Context { version, flexible: Self::is_flexible(version), nullable: false };
+        let context = Context {
+            version,
+            flexible: Self::is_flexible(version),
+            nullable: false,
+        };
         let message = Self::read(context, &mut reader)?;
         reader.finish()?;
         Ok(message)

@@ -11,7 +11,12 @@ pub(crate) struct FieldSpec {
 
 /// On the wire from `version` on.
 pub(crate) const fn since(version: i16) -> FieldSpec {
-    FieldSpec { since: version, until: i16::MAX, nullable_since: 0, tag: None }
+    FieldSpec {
+        since: version,
+        until: i16::MAX,
+        nullable_since: 0,
+        tag: None,
+    }
 }
 
 impl FieldSpec {
@@ -54,8 +59,14 @@ impl FieldSpec {
     }
 
     /// The field's context in a message's.
-    pub(crate) const fn context(&self, context: crate::primitive::Context) -> crate::primitive::Context {
-        crate::primitive::Context { nullable: context.version >= self.nullable_since, ..context }
+    pub(crate) const fn context(
+        &self,
+        context: crate::primitive::Context,
+    ) -> crate::primitive::Context {
+        crate::primitive::Context {
+            nullable: context.version >= self.nullable_since,
+            ..context
+        }
     }
 }
 

@@ -72,7 +72,10 @@ fn kind<M: Message + 'static>(key: i16, direction: &str) -> Kind {
 }
 
 fn api<R: Request<Response: 'static> + 'static>() -> [Kind; 2] {
-    [kind::<R>(R::KEY, "Request"), kind::<R::Response>(R::KEY, "Response")]
+    [
+        kind::<R>(R::KEY, "Request"),
+        kind::<R::Response>(R::KEY, "Response"),
+    ]
 }
 
 /// All messages.
@@ -146,7 +149,10 @@ pub(crate) fn vectors(folder: &Path) -> Vec<Vector> {
             assert_eq!(line["api"], kind.name.as_str(), "{place}");
             assert_eq!(line["key"], kind.key, "{place}");
             let version = i16::try_from(line["version"].as_i64().unwrap()).unwrap();
-            assert!(kind.versions.contains(&version), "{place}: version {version} is not known here");
+            assert!(
+                kind.versions.contains(&version),
+                "{place}: version {version} is not known here"
+            );
             vectors.push(Vector {
                 kind: kind.clone(),
                 version,
@@ -160,12 +166,19 @@ pub(crate) fn vectors(folder: &Path) -> Vec<Vector> {
 }
 
 fn is_message_file(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_str().unwrap_or_default();
+    let name = path
+        .file_name()
+        .unwrap_or_default()
+        .to_str()
+        .unwrap_or_default();
     name.ends_with("Request.jsonl") || name.ends_with("Response.jsonl")
 }
 
 /// Bytes of a hexadecimal text.
 pub(crate) fn from_hex(hex: &str) -> Bytes {
     assert!(hex.len().is_multiple_of(2), "odd number of digits");
-    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+    (0..hex.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
+        .collect()
 }
