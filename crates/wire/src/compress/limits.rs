@@ -23,6 +23,12 @@ pub struct DecompressLimits {
 }
 
 impl DecompressLimits {
+    /// The default limits.
+    pub const DEFAULT: Self = Self {
+        decompressed_bytes_max: Self::DECOMPRESSED_BYTES_MAX,
+        ratio_max: None,
+    };
+
     /// Default of [`decompressed_bytes_max`](Self::decompressed_bytes_max): 128 MiB.
     pub const DECOMPRESSED_BYTES_MAX: usize = 128 * 1024 * 1024;
 
@@ -43,9 +49,6 @@ impl DecompressLimits {
 
 impl Default for DecompressLimits {
     fn default() -> Self {
-        Self {
-            decompressed_bytes_max: Self::DECOMPRESSED_BYTES_MAX,
-            ratio_max: None,
-        }
+        Self::DEFAULT
     }
 }

@@ -66,34 +66,70 @@ impl RecordBatches {
 
     /// The error of the batch at the start of `rest`, whose `size` bytes are all there.
     fn bad_batch(&mut self, size: usize, mut error: BatchError) -> BatchError {
-        let next = self.rest.slice(size.min(self.rest.len())..);
-        // Intact or not: what looks like the next batch is looked at on its own account.
-        if next.is_empty() || Prefix::read(&next).is_none_or(|prefix| self.is_plausible(&prefix)) {
-            error.bytes = self.rest.split_to(size.min(self.rest.len()));
-            if error.last_offset.is_none() {
-                error.last_offset = self.intact_base_offset(0).map(|next| next - 1);
-            }
+        if let Some(next) = self.intact_base_offset(size) {
+            self.take(size, Some(next), &mut error);
             return error;
         }
-        self.lost(error)
+        let next = Prefix::read(self.rest.get(size..).unwrap_or_default());
+        let next_size = next
+            .filter(|next| (0..=MAGIC_V2).contains(&next.magic))
+            .and_then(|next| next.size_bytes());
+        match (self.find_intact(), next_size) {
+            // Two bad ones in a row: the next one gets an error of its own.
+            (Some((at, _)), Some(next_size)) if size + next_size <= at => {
+                self.take(size, None, &mut error);
+            }
+            // The length was too large or too small.
+            (Some((at, next)), _) => self.take(at, Some(next), &mut error),
+            (None, Some(_)) => self.take(size, None, &mut error),
+            // The last whole one.
+            (None, None) if next.is_none() => self.take(size, None, &mut error),
+            (None, None) => self.take(usize::MAX, None, &mut error),
+        }
+        error
     }
 
     /// The error of the batch at the start of `rest`, whose length can't be trusted: it takes
     /// everything up to the next intact batch.
     fn lost(&mut self, mut error: BatchError) -> BatchError {
-        let last = self.rest.len().saturating_sub(BATCH_HEADER_BYTES);
-        let found =
-            (1..=last).find_map(|at| self.intact_base_offset(at).map(|offset| (at, offset)));
-        let end = found.map_or(self.rest.len(), |(at, _)| at);
-        error.bytes = self.rest.split_to(end);
-        if error.last_offset.is_none() {
-            error.last_offset = found.map(|(_, next)| next - 1);
+        match self.find_intact() {
+            Some((at, next)) => self.take(at, Some(next), &mut error),
+            None => self.take(usize::MAX, None, &mut error),
         }
         error
     }
 
+    /// Moves bytes to the error and bounds its offsets by the next batch.
+    fn take(&mut self, size: usize, next_base_offset: Option<i64>, error: &mut BatchError) {
+        error.bytes = self.rest.split_to(size.min(self.rest.len()));
+        if error.last_offset.is_none() {
+            error.last_offset = next_base_offset.map(|next| next - 1);
+        }
+    }
+
+    /// Position and base offset of the next intact batch behind the start of `rest`.
+    fn find_intact(&mut self) -> Option<(usize, i64)> {
+        let last = self.rest.len().saturating_sub(BATCH_HEADER_BYTES);
+        (1..=last).find_map(|at| {
+            let next = self.intact_base_offset(at)?;
+            self.is_followed(at).then_some((at, next))
+        })
+    }
+
+    /// Whether the batch at `at` is followed by the end or by what looks like a batch, whole or cut
+    /// off: a batch that lies inside a record of the damaged one is told apart by this.
+    fn is_followed(&self, at: usize) -> bool {
+        let rest = self.rest.get(at..).unwrap_or_default();
+        let size = Prefix::read(rest).and_then(|prefix| prefix.size_bytes());
+        let next = size.and_then(|size| rest.get(size..)).unwrap_or_default();
+        match Prefix::read(next) {
+            Some(prefix) => self.is_plausible(&prefix),
+            None => next.is_empty(),
+        }
+    }
+
     fn is_plausible(&self, prefix: &Prefix) -> bool {
-        (0..=MAGIC_V2).contains(&prefix.magic)
+        prefix.magic == MAGIC_V2
             && prefix.size_bytes().is_some()
             && prefix.base_offset >= self.floor
     }
@@ -102,7 +138,7 @@ impl RecordBatches {
     fn intact_base_offset(&mut self, at: usize) -> Option<i64> {
         let bytes = self.rest.get(at..)?;
         // Cheapest first: this is tried at every byte behind a damaged batch.
-        let prefix = Prefix::read(bytes).filter(|prefix| prefix.magic == MAGIC_V2)?;
+        let prefix = Prefix::read(bytes)?;
         if !self.is_plausible(&prefix) {
             return None;
         }

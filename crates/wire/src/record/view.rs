@@ -166,7 +166,7 @@ impl<'a> Headers<'a> {
     /// The value of the last header with this key, as Kafka's `lastHeader`; the inner `None` is a
     /// null value.
     #[must_use]
-    pub fn last(&self, key: &str) -> Option<Option<&'a [u8]>> {
+    pub fn last_value(&self, key: &str) -> Option<Option<&'a [u8]>> {
         (*self)
             .filter(|header| header.key == key.as_bytes())
             .last()
