@@ -1,11 +1,12 @@
 //! Calls that find their broker and are tried again.
 
+use sharegroup_wire::message::Request;
 use sharegroup_wire::message::alter_share_group_offsets::AlterShareGroupOffsetsResponse;
 use sharegroup_wire::message::delete_share_group_offsets::DeleteShareGroupOffsetsResponse;
 use sharegroup_wire::message::describe_share_group_offsets::DescribeShareGroupOffsetsResponse;
+use sharegroup_wire::message::list_groups::ListGroupsResponse;
 use sharegroup_wire::message::share_group_describe::ShareGroupDescribeResponse;
 use sharegroup_wire::message::share_group_heartbeat::ShareGroupHeartbeatResponse;
-use sharegroup_wire::message::{Message, Request};
 use sharegroup_wire::net::{Address, CallError};
 use sharegroup_wire::{BrokerId, ErrorCode};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -44,7 +45,12 @@ macro_rules! top_level_error {
     )*};
 }
 
-top_level_error!(ShareGroupHeartbeatResponse, AlterShareGroupOffsetsResponse, DeleteShareGroupOffsetsResponse);
+top_level_error!(
+    ShareGroupHeartbeatResponse,
+    AlterShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponse,
+    ListGroupsResponse
+);
 
 macro_rules! first_group_error {
     ($($name:ident),*) => {$(
@@ -196,6 +202,10 @@ impl<'a> Attempts<'a> {
     /// The last failure, as the outcome.
     pub(crate) fn give_up(&mut self) -> ClientError {
         self.last.take().unwrap_or_else(|| self.deadline_error())
+    }
+
+    pub(crate) const fn deadline(&self) -> Instant {
+        self.deadline
     }
 
     fn deadline_error(&mut self) -> ClientError {

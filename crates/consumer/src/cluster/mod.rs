@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use sharegroup_wire::BrokerId;
 use sharegroup_wire::id::TopicId;
+use sharegroup_wire::message::Message;
 use sharegroup_wire::message::api_versions::ApiVersionsRequest;
 use sharegroup_wire::message::find_coordinator::{FindCoordinatorRequest, FindCoordinatorResponse, KEY_TYPE_GROUP};
 use sharegroup_wire::message::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
-use sharegroup_wire::message::{Message, Request};
 use sharegroup_wire::net::{Address, ConnectError, Connection, ConnectionOptions};
 use tokio::time::{Instant, sleep_until};
 
@@ -24,7 +24,7 @@ use crate::backoff::{Backoff, Jitter};
 use crate::client::ClientConfig;
 use crate::error::ClientError;
 
-pub(crate) use call::{Attempts, CoordinatorResponse, Retry};
+pub(crate) use call::{Attempts, Retry};
 use state::State;
 
 /// A cheap handle to one cluster.
