@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use sharegroup_session::FatalError;
 use sharegroup_wire::net::{AddressError, CallError, ConnectError};
 use sharegroup_wire::{BrokerId, ErrorCode};
 use thiserror::Error;
+
+use crate::batch::CorruptBatch;
 
 /// A configuration value that can't be used. The caller's fault; never retriable.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -72,7 +75,7 @@ pub enum ClientError {
         /// The time allowed.
         after: Duration,
         /// The last failure before.
-        last: Option<Box<ClientError>>,
+        last: Option<Box<Self>>,
     },
 }
 
@@ -105,5 +108,100 @@ impl ClientError {
             Self::Call(error) => error.may_have_arrived(),
             Self::Broker { .. } | Self::Deadline { .. } => true,
         }
+    }
+}
+
+/// Why a share consumer could not be opened.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The builder lacks something or got something that can't work. The caller's fault.
+    #[error("{what}")]
+    Misuse {
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// A configuration value.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The group could not be joined in the time allowed.
+    #[error("group {group_id} not joined through {bootstrap_servers} within {waited:?}{}", .last.as_ref().map_or_else(String::new, |last| format!("; last: {last}")))]
+    NotJoined {
+        /// The group.
+        group_id: String,
+        /// Where it was tried.
+        bootstrap_servers: String,
+        /// The time allowed.
+        waited: Duration,
+        /// The last failure.
+        last: Option<String>,
+    },
+    /// The cluster or the group refuses for good.
+    #[error(transparent)]
+    Fatal(#[from] FatalError),
+}
+
+impl OpenError {
+    /// Whether the same consumer may open later.
+    #[must_use]
+    pub const fn is_retriable(&self) -> bool {
+        matches!(self, Self::NotJoined { .. })
+    }
+}
+
+/// Why a poll gave no records.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PollError {
+    /// The member can't go on.
+    #[error(transparent)]
+    Fatal(FatalError),
+    /// Records that can't be read: settle them, or drop them to have them released.
+    #[error(transparent)]
+    CorruptBatch(Box<CorruptBatch>),
+    /// The driver ended without being told to: a fault of this library.
+    #[error("the consumer's driver ended unexpectedly")]
+    Bug,
+}
+
+impl PollError {
+    /// Whether polling again makes sense.
+    #[must_use]
+    pub const fn is_retriable(&self) -> bool {
+        matches!(self, Self::CorruptBatch(_))
+    }
+}
+
+/// Why a record could not be settled. The caller's fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SettleError {
+    /// The batch has no record at this offset.
+    #[error("offset {offset} is not in the batch")]
+    NotInBatch {
+        /// The offset.
+        offset: i64,
+    },
+    /// The record was settled before.
+    #[error("offset {offset} was settled before")]
+    AlreadySettled {
+        /// The offset.
+        offset: i64,
+    },
+    /// An index past the batch's end.
+    #[error("index {index} is past the batch's {len} records")]
+    OutOfRange {
+        /// The index.
+        index: usize,
+        /// Records in the batch.
+        len: usize,
+    },
+}
+
+impl SettleError {
+    /// Whether the same call may work later. It never does.
+    #[must_use]
+    pub const fn is_retriable(&self) -> bool {
+        false
     }
 }

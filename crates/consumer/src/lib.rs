@@ -1,10 +1,60 @@
 //! Share consumer, producer and admin client for Apache Kafka in pure Rust.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use sharegroup_consumer::ShareConsumer;
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut consumer = ShareConsumer::builder("localhost:9092")
+//!     .group_id("orders")
+//!     .topics(["orders"])
+//!     .build()
+//!     .await?;
+//! while let Some(batch) = consumer.poll().await? {
+//!     for record in batch.records() {
+//!         println!("{:?}", record.value);
+//!     }
+//!     batch.accept();
+//! }
+//! let report = consumer.close(Duration::from_secs(5)).await?;
+//! assert!(report.is_ok());
+//! # Ok(())
+//! # }
+//! ```
 
+mod acknowledge;
 pub mod admin;
 mod backoff;
+mod batch;
 pub mod client;
 mod cluster;
+mod consumer;
+mod decode;
+mod driver;
 pub mod error;
+mod lock;
+mod metrics;
+mod observer;
+mod report;
+mod shared;
+mod status;
+mod thread;
 mod topic_partition;
 
+pub use acknowledge::Acknowledge;
+pub use batch::{BatchData, CorruptBatch, Record, ShareBatch};
+pub use client::ClientConfig;
+pub use consumer::{ShareConsumer, ShareConsumerBuilder};
+pub use error::{ConfigError, OpenError, PollError, SettleError};
+pub use lock::LockView;
+pub use metrics::ShareMetrics;
+pub use observer::{ShareEvent, ShareObserver};
+pub use report::{CommitReport, FailedRange, PartitionReport};
+pub use sharegroup_session::{
+    AckFailure, AckOutcome, Acknowledgement, AcquireMode, FatalError, LockLoss, MemberState,
+    PartitionView, Warning,
+};
+pub use sharegroup_wire::record::{Header, Headers, TimestampType};
+pub use sharegroup_wire::{BrokerId, ErrorCode, TopicId};
+pub use status::ShareStatus;
 pub use topic_partition::TopicPartition;

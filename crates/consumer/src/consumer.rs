@@ -1,0 +1,410 @@
+//! The share consumer.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sharegroup_session::{AcquireMode, SessionConfig, SessionCore};
+use sharegroup_wire::id::base64_22;
+use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, timeout_at};
+
+use crate::backoff::Jitter;
+use crate::batch::ShareBatch;
+use crate::client::ClientConfig;
+use crate::cluster::Cluster;
+use crate::decode::{Delivery, decode};
+use crate::driver::Driver;
+use crate::error::{ConfigError, OpenError, PollError};
+use crate::metrics::ShareMetrics;
+use crate::observer::ShareObserver;
+use crate::report::CommitReport;
+use crate::shared::{Command, Shared};
+use crate::status::ShareStatus;
+
+/// One member of one share group.
+///
+/// Records are acquired ahead of [`poll`](Self::poll) up to [`records_held_max`], their locks are
+/// renewed while they are unsettled, and acknowledgements travel by themselves: heartbeats, renewals
+/// and acknowledgements run on a thread of their own and go on while handlers block.
+///
+/// [`records_held_max`]: ShareConsumerBuilder::records_held_max
+#[derive(Debug)]
+pub struct ShareConsumer {
+    shared: Arc<Shared>,
+    status: watch::Receiver<ShareStatus>,
+    ready: VecDeque<Delivery>,
+    max_poll_records: usize,
+    left: bool,
+}
+
+impl ShareConsumer {
+    /// Builds a consumer for servers `host:port[,host:port…]`.
+    pub fn builder(bootstrap_servers: impl AsRef<str>) -> ShareConsumerBuilder {
+        ShareConsumerBuilder::new(ClientConfig::new(bootstrap_servers.as_ref()))
+    }
+
+    /// Builds a consumer from a client configuration.
+    #[must_use]
+    pub fn builder_with(config: ClientConfig) -> ShareConsumerBuilder {
+        ShareConsumerBuilder::new(Ok(config))
+    }
+
+    /// The next acquired records: of one partition, at most
+    /// [`max_poll_records`](ShareConsumerBuilder::max_poll_records). Waits until there are some;
+    /// `None` after [`close`](Self::close). Earlier batches may still be unsettled.
+    ///
+    /// # Errors
+    /// [`PollError::Fatal`]: the member can't go on. [`PollError::CorruptBatch`]: records that can't
+    /// be read; poll again for what follows.
+    ///
+    /// # Cancel safety
+    /// Safe: no record is lost.
+    pub async fn poll(&mut self) -> Result<Option<ShareBatch>, PollError> {
+        loop {
+            match self.ready.pop_front() {
+                // What lost its lock while it lay here is somebody else's by now.
+                Some(Delivery::Batch(batch)) if batch.lock().lost().is_some() => continue,
+                Some(Delivery::Batch(batch)) => return Ok(Some(batch)),
+                Some(Delivery::Corrupt(corrupt)) => {
+                    return Err(PollError::CorruptBatch(Box::new(corrupt)));
+                }
+                None => {}
+            }
+            let arrival = {
+                let mut outbox = self.shared.outbox();
+                if let Some(error) = outbox.failed.take() {
+                    return Err(error);
+                }
+                if outbox.closed {
+                    return Ok(None);
+                }
+                outbox.arrivals.pop_front()
+            };
+            match arrival {
+                Some(arrival) => {
+                    self.ready
+                        .extend(decode(arrival, self.max_poll_records, &self.shared))
+                }
+                None => self.shared.arrived.notified().await,
+            }
+        }
+    }
+
+    /// Sends all acknowledgements now and waits until each has its outcome.
+    ///
+    /// # Errors
+    /// [`PollError::Bug`] if the driver is gone.
+    ///
+    /// # Cancel safety
+    /// Safe: the acknowledgements are sent all the same; their outcomes stand in no report then.
+    pub async fn commit(&mut self) -> Result<CommitReport, PollError> {
+        if self.left {
+            return Ok(CommitReport::default());
+        }
+        let (reply, report) = oneshot::channel();
+        self.shared.command(Command::Commit { reply });
+        report.await.map_err(|_| PollError::Bug)
+    }
+
+    /// Flushes acknowledgements, releases what is held, closes the share sessions and leaves the
+    /// group; within the given time, after which what is open is reported as unknown. Polls give
+    /// `None` from now on.
+    ///
+    /// # Errors
+    /// [`PollError::Bug`] if the driver is gone.
+    ///
+    /// # Cancel safety
+    /// Safe: closing goes on.
+    pub async fn close(&mut self, within: Duration) -> Result<CommitReport, PollError> {
+        if self.left {
+            return Ok(CommitReport::default());
+        }
+        self.left = true;
+        self.ready.clear();
+        let (reply, report) = oneshot::channel();
+        self.shared.command(Command::Close { within, reply });
+        if self.shared.outbox().closed {
+            // It had failed before.
+            return Ok(CommitReport::default());
+        }
+        report.await.map_err(|_| PollError::Bug)
+    }
+
+    /// Acquires nothing new until [`resume`](Self::resume). Membership goes on, what is held stays held.
+    pub fn pause(&self) {
+        self.shared.command(Command::Pause);
+    }
+
+    /// Acquires again.
+    pub fn resume(&self) {
+        self.shared.command(Command::Resume);
+    }
+
+    /// Subscribes to other topics instead; not empty.
+    pub fn subscribe(&self, topics: impl IntoIterator<Item = impl Into<String>>) {
+        self.shared.command(Command::Subscribe(
+            topics.into_iter().map(Into::into).collect(),
+        ));
+    }
+
+    /// Where the consumer stands.
+    #[must_use]
+    pub fn status(&self) -> ShareStatus {
+        self.status.borrow().clone()
+    }
+
+    /// Where the consumer stands, as it changes.
+    #[must_use]
+    pub fn watch_status(&self) -> watch::Receiver<ShareStatus> {
+        self.status.clone()
+    }
+
+    /// Counters since the start.
+    #[must_use]
+    pub fn metrics(&self) -> ShareMetrics {
+        self.shared.counters.snapshot()
+    }
+}
+
+/// A consumer that is dropped without [`close`](ShareConsumer::close) closes by itself, in the
+/// background, within five seconds.
+impl Drop for ShareConsumer {
+    fn drop(&mut self) {
+        if !self.left {
+            let (reply, _) = oneshot::channel();
+            self.shared.command(Command::Close {
+                within: Duration::from_secs(5),
+                reply,
+            });
+        }
+    }
+}
+
+/// Builds a [`ShareConsumer`].
+#[derive(Debug)]
+#[must_use]
+pub struct ShareConsumerBuilder {
+    client: Result<ClientConfig, ConfigError>,
+    session: SessionConfig,
+    max_poll_records: usize,
+    startup_timeout: Duration,
+    observer: Option<Arc<dyn ShareObserver>>,
+    on_current: bool,
+}
+
+impl ShareConsumerBuilder {
+    fn new(client: Result<ClientConfig, ConfigError>) -> Self {
+        Self {
+            client,
+            session: SessionConfig::new("", "", Vec::new()),
+            max_poll_records: 500,
+            startup_timeout: Duration::from_secs(60),
+            observer: None,
+            on_current: false,
+        }
+    }
+
+    /// The share group (`group.id`). Required.
+    pub fn group_id(mut self, group_id: impl Into<String>) -> Self {
+        self.session.group_id = group_id.into();
+        self
+    }
+
+    /// Topics to consume. Required, not empty.
+    pub fn topics(mut self, topics: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.session.topics = topics.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Rack of the client (`client.rack`).
+    pub fn client_rack(mut self, rack: impl Into<String>) -> Self {
+        self.session.client_rack = Some(rack.into()).filter(|rack| !rack.is_empty());
+        self
+    }
+
+    /// Most records of one poll (`max.poll.records`), at least 1. Default 500.
+    pub fn max_poll_records(mut self, records: usize) -> Self {
+        self.max_poll_records = records.max(1);
+        self.session.batch_records = u32::try_from(self.max_poll_records).unwrap_or(u32::MAX);
+        self.session.records_held_max = self
+            .session
+            .records_held_max
+            .max(self.session.batch_records.saturating_mul(2));
+        self
+    }
+
+    /// Most records acquired and not settled at a time, at least 1. Soft by one producer batch per
+    /// leader, unless records are acquired one by one ([`AcquireMode::RecordLimit`]). Default 1,000,
+    /// or twice `max_poll_records`.
+    pub fn records_held_max(mut self, records: u32) -> Self {
+        self.session.records_held_max = records.max(1);
+        self
+    }
+
+    /// Most bytes of fetched frames whose records are not settled. Default 32 MiB.
+    pub fn bytes_held_max(mut self, bytes: u64) -> Self {
+        self.session.bytes_held_max = bytes.max(1);
+        self
+    }
+
+    /// Longest long poll of an idle member (`fetch.max.wait.ms`): an acknowledgement can't overtake
+    /// it. Cut to a quarter of the lock. Default 500 ms.
+    pub fn fetch_max_wait(mut self, wait: Duration) -> Self {
+        self.session.fetch_wait_max = wait;
+        self
+    }
+
+    /// Least bytes that end a long poll (`fetch.min.bytes`). Default 1.
+    pub fn fetch_min_bytes(mut self, bytes: i32) -> Self {
+        self.session.fetch_bytes_min = bytes.max(0);
+        self
+    }
+
+    /// Most bytes of one fetch (`fetch.max.bytes`). Default 50 MiB.
+    pub fn fetch_max_bytes(mut self, bytes: i32) -> Self {
+        self.session.fetch_bytes_max = bytes.max(1);
+        self
+    }
+
+    /// How records are acquired (`share.acquire.mode`). Default by credit.
+    pub fn acquire_mode(mut self, mode: AcquireMode) -> Self {
+        self.session.acquire_mode = mode;
+        self
+    }
+
+    /// Longest wait of an acknowledgement for company. Default 10 ms.
+    pub fn acknowledge_linger(mut self, linger: Duration) -> Self {
+        self.session.acknowledge_linger = linger;
+        self
+    }
+
+    /// How long the locks of unsettled records are renewed; `None` = without a bound. Default 1 h.
+    pub fn hold_max(mut self, hold_max: Option<Duration>) -> Self {
+        self.session.hold_max = hold_max;
+        self
+    }
+
+    /// How long [`build`](Self::build) tries to join. Default 60 s.
+    pub fn startup_timeout(mut self, timeout: Duration) -> Self {
+        self.startup_timeout = timeout;
+        self
+    }
+
+    /// Watches the consumer.
+    pub fn observer(mut self, observer: Arc<dyn ShareObserver>) -> Self {
+        self.observer = Some(observer);
+        self
+    }
+
+    /// Runs the driver on the current runtime instead of its own thread: for tests under paused time.
+    pub fn driver_on_current(mut self) -> Self {
+        self.on_current = true;
+        self
+    }
+
+    /// Joins the group.
+    ///
+    /// # Errors
+    /// [`OpenError::NotJoined`] after [`startup_timeout`](Self::startup_timeout);
+    /// [`OpenError::Fatal`] where share groups are off or the id belongs to a group of another type;
+    /// [`OpenError::Misuse`], [`OpenError::Config`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes what was opened.
+    pub async fn build(self) -> Result<ShareConsumer, OpenError> {
+        let mut session = self.session;
+        if session.group_id.is_empty() {
+            return Err(OpenError::Misuse {
+                what: "a share consumer needs a group id",
+            });
+        }
+        if session.topics.is_empty() {
+            return Err(OpenError::Misuse {
+                what: "a share consumer needs at least one topic",
+            });
+        }
+        let client = self.client?;
+        let servers = client
+            .bootstrap_servers
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(",");
+        session.member_id = member_id(&Jitter::seeded(client.seed));
+        session.request_timeout = client.request_timeout;
+        session.retry_backoff_max = client.retry_backoff_max;
+        let group_id = session.group_id.clone();
+        let shared = Shared::new(ShareStatus::joining(session.member_id.clone()));
+        let consumer = ShareConsumer {
+            status: shared.status.subscribe(),
+            shared: Arc::clone(&shared),
+            ready: VecDeque::new(),
+            max_poll_records: self.max_poll_records,
+            left: false,
+        };
+        let deadline = Instant::now() + self.startup_timeout;
+        let observer = self.observer;
+        let start = async move {
+            let core = SessionCore::new(session, Instant::now().into_std());
+            Driver::new(core, Cluster::new(client), shared, observer)
+                .run()
+                .await;
+        };
+        if self.on_current {
+            tokio::spawn(start);
+        } else {
+            crate::thread::handle()
+                .map_err(|_| OpenError::Misuse {
+                    what: "the driver's thread could not be started",
+                })?
+                .spawn(start);
+        }
+        joined(consumer, deadline, self.startup_timeout, group_id, servers).await
+    }
+}
+
+async fn joined(
+    consumer: ShareConsumer,
+    deadline: Instant,
+    waited: Duration,
+    group_id: String,
+    bootstrap_servers: String,
+) -> Result<ShareConsumer, OpenError> {
+    loop {
+        {
+            let mut outbox = consumer.shared.outbox();
+            match outbox.failed.take() {
+                Some(PollError::Fatal(error)) => return Err(error.into()),
+                Some(_) => {
+                    return Err(OpenError::Misuse {
+                        what: "the consumer's driver ended",
+                    });
+                }
+                None if outbox.joined => break,
+                None => {}
+            }
+        }
+        if timeout_at(deadline, consumer.shared.arrived.notified())
+            .await
+            .is_err()
+        {
+            let last = consumer.shared.outbox().last_problem.take();
+            return Err(OpenError::NotJoined {
+                group_id,
+                bootstrap_servers,
+                waited,
+                last,
+            });
+        }
+    }
+    // The permit may have been for records that arrived meanwhile.
+    consumer.shared.arrived.notify_one();
+    Ok(consumer)
+}
+
+/// A new member id: 22 characters of base64, as Kafka's own client makes them.
+fn member_id(random: &Jitter) -> String {
+    let bytes = (u128::from(random.next()) << 64 | u128::from(random.next())).to_be_bytes();
+    base64_22(bytes)
+}

@@ -1,0 +1,588 @@
+//! Carries the session core: time and answers in, requests out. One future per consumer.
+
+use std::collections::{BTreeMap, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use sharegroup_session::{
+    AckFailure, AckOutcome, Acknowledgement, Acquired, AcquisitionId, BrokerVersions, CommitId,
+    ConnectionId, Event, Failure, FatalError, MemberState, MetadataTopics, Request, SessionCore,
+    TopicPartition, Warning,
+};
+use sharegroup_wire::BrokerId;
+use sharegroup_wire::message::metadata::MetadataResponse;
+use sharegroup_wire::message::share_acknowledge::{
+    ShareAcknowledgeRequest, ShareAcknowledgeResponse,
+};
+use sharegroup_wire::message::share_fetch::{ShareFetchRequest, ShareFetchResponse};
+use sharegroup_wire::message::share_group_heartbeat::{
+    ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse,
+};
+use sharegroup_wire::net::{CallError, Connection};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+use crate::cluster::{Cluster, MetadataScope};
+use crate::error::{ClientError, PollError};
+use crate::lock::LockState;
+use crate::metrics::add;
+use crate::observer::{ShareEvent, ShareObserver};
+use crate::report::{CommitReport, Reporter, offsets};
+use crate::shared::{Arrival, Command, Shared};
+use crate::status::ShareStatus;
+
+/// One round of a cold request; the core tries again after it.
+const COLD_ROUND: Duration = Duration::from_secs(5);
+
+/// Shortest time between two published snapshots.
+const STATUS_PACE: Duration = Duration::from_millis(20);
+
+/// What a spawned request came to.
+enum Completion {
+    Metadata(Result<MetadataResponse, Failure>),
+    Coordinator(Result<BrokerId, Failure>),
+    Heartbeat(
+        Option<(BrokerId, Connection)>,
+        Result<ShareGroupHeartbeatResponse, Failure>,
+    ),
+    Connected(ConnectionId, Result<(Connection, BrokerVersions), Failure>),
+    Disconnected(ConnectionId, String),
+    Fetched(ConnectionId, Result<ShareFetchResponse, Failure>),
+    Acknowledged(ConnectionId, Result<ShareAcknowledgeResponse, Failure>),
+}
+
+pub(crate) struct Driver {
+    core: SessionCore,
+    cluster: Cluster,
+    shared: Arc<Shared>,
+    observer: Option<Arc<dyn ShareObserver>>,
+    requests: JoinSet<Completion>,
+    connections: HashMap<ConnectionId, Connection>,
+    /// The coordinator's connection, which no fetch uses.
+    heartbeats: Option<(BrokerId, Connection)>,
+    locks: HashMap<AcquisitionId, Arc<LockState>>,
+    topics: HashMap<TopicPartition, Arc<str>>,
+    reporter: Reporter,
+    commits: BTreeMap<CommitId, Vec<oneshot::Sender<CommitReport>>>,
+    closing: Option<(Instant, Vec<oneshot::Sender<CommitReport>>)>,
+    last_record_at: Option<Instant>,
+    last_settled_at: Option<Instant>,
+    problem: Option<Arc<str>>,
+    published_at: Option<Instant>,
+    closed: bool,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        core: SessionCore,
+        cluster: Cluster,
+        shared: Arc<Shared>,
+        observer: Option<Arc<dyn ShareObserver>>,
+    ) -> Self {
+        Self {
+            core,
+            cluster,
+            shared,
+            observer,
+            requests: JoinSet::new(),
+            connections: HashMap::new(),
+            heartbeats: None,
+            locks: HashMap::new(),
+            topics: HashMap::new(),
+            reporter: Reporter::default(),
+            commits: BTreeMap::new(),
+            closing: None,
+            last_record_at: None,
+            last_settled_at: None,
+            problem: None,
+            published_at: None,
+            closed: false,
+        }
+    }
+
+    /// Runs until the member has left.
+    pub(crate) async fn run(mut self) {
+        let mut commands = Vec::new();
+        while !self.closed {
+            self.shared.take_commands(&mut commands);
+            let now = Instant::now();
+            for command in commands.drain(..) {
+                self.obey(now, command);
+            }
+            self.step(now);
+            if self.closed {
+                break;
+            }
+            let wake_at = self.wake_at(now);
+            let shared = Arc::clone(&self.shared);
+            tokio::select! {
+                () = shared.commanded.notified() => {}
+                Some(completion) = self.requests.join_next() => self.complete_all(completion),
+                () = sleep_until(wake_at) => self.core.handle_timeout(Instant::now().into_std()),
+            }
+        }
+        self.publish(Instant::now());
+        self.finish();
+    }
+
+    /// Lets the core do what can be done now.
+    fn step(&mut self, now: Instant) {
+        let std_now = now.into_std();
+        if self
+            .closing
+            .as_ref()
+            .is_some_and(|(deadline, _)| *deadline <= now)
+        {
+            self.core.abort();
+        }
+        self.core.handle_timeout(std_now);
+        while let Some(request) = self.core.poll_request(std_now) {
+            self.send(request);
+        }
+        while let Some(event) = self.core.poll_event() {
+            self.enter(now, event);
+        }
+        if self.published_at.is_none_or(|at| at + STATUS_PACE <= now) {
+            self.publish(now);
+        }
+    }
+
+    fn wake_at(&self, now: Instant) -> Instant {
+        let core = self
+            .core
+            .poll_timeout(now.into_std())
+            .map(Instant::from_std);
+        let closing = self.closing.as_ref().map(|(deadline, _)| *deadline);
+        let publish = self
+            .published_at
+            .filter(|at| *at < now)
+            .map(|_| now + STATUS_PACE);
+        // A day: nothing is due.
+        [core, closing, publish]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(now + Duration::from_secs(86_400))
+    }
+
+    fn obey(&mut self, now: Instant, command: Command) {
+        let std_now = now.into_std();
+        match command {
+            Command::Settle {
+                id,
+                first,
+                last,
+                how,
+            } => {
+                self.core.acknowledge(std_now, id, first, last, how);
+            }
+            Command::Drop { id, first, last } => self.core.drop_held(std_now, id, first, last),
+            Command::Renew { id } => self.core.renew(std_now, id),
+            Command::Commit { reply } => {
+                let commit = self.core.commit(std_now);
+                self.commits.entry(commit).or_default().push(reply);
+            }
+            Command::Close { within, reply } => {
+                let (_, replies) = self
+                    .closing
+                    .get_or_insert_with(|| (now + within, Vec::new()));
+                replies.push(reply);
+                self.core.close(std_now);
+            }
+            Command::Pause => self.core.pause(),
+            Command::Resume => self.core.resume(),
+            Command::Subscribe(topics) => self.core.subscribe(std_now, topics),
+        }
+    }
+
+    // ---- requests
+
+    fn send(&mut self, request: Request) {
+        match request {
+            Request::Metadata(topics) => self.spawn_metadata(topics),
+            Request::FindCoordinator => self.spawn_find_coordinator(),
+            Request::Heartbeat {
+                coordinator,
+                request,
+            } => self.spawn_heartbeat(coordinator, request),
+            Request::Connect { broker, connection } => self.spawn_connect(broker, connection),
+            Request::Disconnect { connection, .. } => {
+                if let Some(connection) = self.connections.remove(&connection) {
+                    connection.close();
+                }
+            }
+            Request::ShareFetch {
+                connection,
+                request,
+                version,
+                timeout,
+            } => self.spawn_fetch(connection, request, version, timeout),
+            Request::ShareAcknowledge {
+                connection,
+                request,
+                version,
+                timeout,
+            } => {
+                self.spawn_acknowledge(connection, request, version, timeout);
+            }
+        }
+    }
+
+    fn spawn_metadata(&mut self, topics: MetadataTopics) {
+        let cluster = self.cluster.until(Instant::now() + COLD_ROUND);
+        let scope = match topics {
+            MetadataTopics::Names(names) => MetadataScope::Names(names),
+            MetadataTopics::Ids(ids) => MetadataScope::Ids(ids),
+        };
+        self.requests.spawn(async move {
+            Completion::Metadata(
+                cluster
+                    .metadata(scope)
+                    .await
+                    .map_err(|error| client_failure(&error)),
+            )
+        });
+    }
+
+    fn spawn_find_coordinator(&mut self) {
+        let cluster = self.cluster.until(Instant::now() + COLD_ROUND);
+        let group_id = self.core.config().group_id.clone();
+        cluster.forget_coordinator(&group_id);
+        self.requests.spawn(async move {
+            Completion::Coordinator(
+                cluster
+                    .find_coordinator(&group_id)
+                    .await
+                    .map_err(|error| client_failure(&error)),
+            )
+        });
+    }
+
+    fn spawn_heartbeat(&mut self, coordinator: BrokerId, request: ShareGroupHeartbeatRequest) {
+        add(&self.shared.counters.heartbeats, 1);
+        let live = self
+            .heartbeats
+            .take()
+            .filter(|(broker, connection)| *broker == coordinator && !connection.is_closed());
+        let cluster = self.cluster.until(Instant::now() + COLD_ROUND);
+        self.requests.spawn(async move {
+            let connection = match live {
+                Some((_, connection)) => connection,
+                None => match cluster.open_connection(coordinator).await {
+                    Ok(connection) => connection,
+                    Err(error) => return Completion::Heartbeat(None, Err(client_failure(&error))),
+                },
+            };
+            let result = connection
+                .call(&request)
+                .await
+                .map_err(|error| call_failure(&error));
+            Completion::Heartbeat(Some((coordinator, connection)), result)
+        });
+    }
+
+    fn spawn_connect(&mut self, broker: BrokerId, id: ConnectionId) {
+        let cluster = self.cluster.until(Instant::now() + COLD_ROUND);
+        self.requests.spawn(async move {
+            let result = match cluster.open_connection(broker).await {
+                Ok(connection) => versions(&connection)
+                    .map(|versions| (connection, versions))
+                    .map_err(|error| call_failure(&error)),
+                Err(error) => Err(client_failure(&error)),
+            };
+            Completion::Connected(id, result)
+        });
+    }
+
+    fn spawn_fetch(
+        &mut self,
+        id: ConnectionId,
+        request: ShareFetchRequest,
+        version: i16,
+        timeout: Duration,
+    ) {
+        let Some(connection) = self.connections.get(&id).cloned() else {
+            return;
+        };
+        add(&self.shared.counters.fetches, 1);
+        self.requests.spawn(async move {
+            let result = connection.call_with(&request, version, timeout).await;
+            Completion::Fetched(id, result.map_err(|error| call_failure(&error)))
+        });
+    }
+
+    fn spawn_acknowledge(
+        &mut self,
+        id: ConnectionId,
+        request: ShareAcknowledgeRequest,
+        version: i16,
+        timeout: Duration,
+    ) {
+        let Some(connection) = self.connections.get(&id).cloned() else {
+            return;
+        };
+        add(&self.shared.counters.acknowledge_requests, 1);
+        self.requests.spawn(async move {
+            let result = connection.call_with(&request, version, timeout).await;
+            Completion::Acknowledged(id, result.map_err(|error| call_failure(&error)))
+        });
+    }
+
+    // ---- answers
+
+    fn complete_all(&mut self, first: Result<Completion, tokio::task::JoinError>) {
+        let mut next = Some(first);
+        while let Some(completion) = next {
+            match completion {
+                Ok(completion) => self.complete(completion),
+                // A request's task never panics and is never aborted while the driver runs.
+                Err(error) => tracing::error!(%error, "A request ended without an answer."),
+            }
+            next = self.requests.try_join_next();
+        }
+    }
+
+    fn complete(&mut self, completion: Completion) {
+        let now = Instant::now().into_std();
+        match completion {
+            Completion::Metadata(Ok(response)) => self.core.handle_metadata(now, Ok(&response)),
+            Completion::Metadata(Err(failure)) => self.core.handle_metadata(now, Err(failure)),
+            Completion::Coordinator(result) => self.core.handle_coordinator(now, result),
+            Completion::Heartbeat(connection, result) => {
+                self.heartbeats = connection;
+                match result {
+                    Ok(response) => self.core.handle_heartbeat(now, Ok(&response)),
+                    Err(failure) => self.core.handle_heartbeat(now, Err(failure)),
+                }
+            }
+            Completion::Connected(id, Ok((connection, versions))) => {
+                let watched = connection.clone();
+                self.requests.spawn(async move {
+                    Completion::Disconnected(id, watched.closed().await.to_string())
+                });
+                self.connections.insert(id, connection);
+                self.core.handle_connected(now, id, Ok(versions));
+            }
+            Completion::Connected(id, Err(failure)) => {
+                self.core.handle_connected(now, id, Err(failure))
+            }
+            Completion::Disconnected(id, why) => {
+                self.connections.remove(&id);
+                self.core.handle_disconnected(now, id, &why);
+            }
+            Completion::Fetched(id, result) => self.core.handle_share_fetch(now, id, result),
+            Completion::Acknowledged(id, result) => {
+                self.core.handle_share_acknowledge(now, id, result)
+            }
+        }
+    }
+
+    // ---- events
+
+    fn enter(&mut self, now: Instant, event: Event) {
+        match event {
+            Event::Joined { member_epoch } => {
+                self.shared.outbox().joined = true;
+                self.shared.arrived.notify_one();
+                self.problem = None;
+                self.observe(&ShareEvent::Joined {
+                    member_epoch: member_epoch.0,
+                });
+            }
+            Event::AssignmentChanged => self.observe(&ShareEvent::AssignmentChanged),
+            Event::Acquired(acquired) => self.enter_acquired(now, acquired),
+            Event::Acknowledged(outcome) => self.enter_outcome(now, outcome),
+            Event::LockLost(loss) => {
+                add(
+                    &self.shared.counters.locks_lost,
+                    offsets(loss.first_offset, loss.last_offset),
+                );
+                if let Some(lock) = self.locks.get(&loss.acquisition) {
+                    lock.lost(&loss);
+                }
+                let topic = self.topic(loss.partition);
+                self.observe(&ShareEvent::LockLost { topic, loss });
+            }
+            Event::LockRenewed {
+                acquisition,
+                deadline,
+                offsets,
+            } => {
+                add(&self.shared.counters.records_renewed, offsets);
+                if let Some(lock) = self.locks.get(&acquisition) {
+                    lock.renewed(Instant::from_std(deadline));
+                }
+            }
+            Event::RenewableChanged { renewable } => {
+                self.shared.renewable.store(renewable, Ordering::Relaxed);
+                self.locks
+                    .values()
+                    .for_each(|lock| lock.renewability_changed());
+            }
+            Event::Committed(commit) => {
+                let report = self.reporter.take();
+                for reply in self.commits.remove(&commit).unwrap_or_default() {
+                    // The caller may have stopped waiting.
+                    drop(reply.send(report.clone()));
+                }
+            }
+            Event::Warning(warning) => self.enter_warning(warning),
+            Event::Fatal(error) => self.fail(error),
+            Event::Closed => self.closed = true,
+            _ => {}
+        }
+    }
+
+    fn enter_acquired(&mut self, now: Instant, acquired: Acquired) {
+        let counters = &self.shared.counters;
+        for range in &acquired.ranges {
+            let count = offsets(range.first_offset, range.last_offset);
+            add(&counters.records_acquired, count);
+            if range.delivery_count > 1 {
+                add(&counters.records_redelivered, count);
+            }
+        }
+        add(&counters.bytes_fetched, acquired.records.len() as u64);
+        self.last_record_at = Some(now);
+        self.topics
+            .entry(acquired.partition)
+            .or_insert_with(|| Arc::clone(&acquired.topic));
+        let lock = Arc::new(LockState::new(
+            Instant::from_std(acquired.deadline),
+            acquired.renewable,
+        ));
+        // Locks that nobody looks at any more.
+        self.locks.retain(|_, lock| Arc::strong_count(lock) > 1);
+        self.locks.insert(acquired.id, Arc::clone(&lock));
+        self.shared
+            .outbox()
+            .arrivals
+            .push_back(Arrival { acquired, lock });
+        self.shared.arrived.notify_one();
+    }
+
+    fn enter_outcome(&mut self, now: Instant, outcome: AckOutcome) {
+        let counters = &self.shared.counters;
+        let count = offsets(outcome.first_offset, outcome.last_offset);
+        let counter = match (outcome.result, outcome.how) {
+            (Ok(()), Acknowledgement::Accept) => &counters.accepted,
+            (Ok(()), Acknowledgement::Release) => &counters.released,
+            (Ok(()), Acknowledgement::Reject) => &counters.rejected,
+            (Ok(()), Acknowledgement::Gap) => &counters.gaps,
+            (Err(AckFailure::Broker(_)), _) => &counters.acknowledge_errors,
+            (Err(_), _) => &counters.acknowledgements_lost,
+        };
+        add(counter, count);
+        self.last_settled_at = Some(now);
+        let topic = self.topic(outcome.partition);
+        self.reporter.enter(&topic, &outcome);
+        self.observe(&ShareEvent::Acknowledged { topic, outcome });
+    }
+
+    fn topic(&self, partition: TopicPartition) -> Arc<str> {
+        self.topics
+            .get(&partition)
+            .cloned()
+            .unwrap_or_else(|| partition.topic_id.to_string().into())
+    }
+
+    fn enter_warning(&mut self, warning: Warning) {
+        tracing::warn!(group_id = %self.core.config().group_id, member_id = %self.core.config().member_id, "{warning}.");
+        let text: Arc<str> = warning.to_string().into();
+        self.shared.outbox().last_problem = Some(text.to_string());
+        self.problem = Some(text);
+        self.observe(&ShareEvent::Warning(warning));
+    }
+
+    fn fail(&mut self, error: FatalError) {
+        tracing::error!(group_id = %self.core.config().group_id, "{error}.");
+        self.shared.outbox().failed = Some(PollError::Fatal(error));
+        self.shared.arrived.notify_one();
+        self.core.abort();
+    }
+
+    fn observe(&self, event: &ShareEvent) {
+        if let Some(observer) = &self.observer
+            && catch_unwind(AssertUnwindSafe(|| observer.event(event))).is_err()
+        {
+            tracing::error!("An observer panicked; the consumer goes on.");
+        }
+    }
+
+    fn publish(&mut self, now: Instant) {
+        self.published_at = Some(now);
+        let core = &self.core;
+        let status = ShareStatus {
+            member_id: core.config().member_id.clone(),
+            member_epoch: core.member_epoch().0,
+            state: if self.closed {
+                MemberState::Left
+            } else {
+                core.member_state()
+            },
+            assignment: core.assignment(),
+            records_held: core.records_held(),
+            acknowledgements_pending: core.acknowledgements_pending(),
+            last_record_at: self.last_record_at,
+            last_settled_at: self.last_settled_at,
+            missing_topics: core.missing_topics().map(str::to_owned).collect(),
+            problem: self.problem.clone(),
+        };
+        self.shared.status.send_if_modified(|current| {
+            let changed = *current != status;
+            *current = status;
+            changed
+        });
+    }
+
+    /// Tells everybody who waits.
+    fn finish(mut self) {
+        let report = self.reporter.take();
+        let waiting = self
+            .closing
+            .take()
+            .map(|(_, replies)| replies)
+            .unwrap_or_default();
+        for reply in std::mem::take(&mut self.commits)
+            .into_values()
+            .flatten()
+            .chain(waiting)
+        {
+            drop(reply.send(report.clone()));
+        }
+        let mut outbox = self.shared.outbox();
+        outbox.closed = true;
+        drop(outbox);
+        self.shared.arrived.notify_one();
+        for connection in self.connections.values() {
+            connection.close();
+        }
+    }
+}
+
+fn versions(connection: &Connection) -> Result<BrokerVersions, CallError> {
+    Ok(BrokerVersions {
+        share_fetch: connection.version::<ShareFetchRequest>()?,
+        share_acknowledge: connection.version::<ShareAcknowledgeRequest>()?,
+    })
+}
+
+fn call_failure(error: &CallError) -> Failure {
+    Failure {
+        detail: error.to_string(),
+        unsupported: matches!(error, CallError::Unsupported { .. }),
+    }
+}
+
+fn client_failure(error: &ClientError) -> Failure {
+    match error {
+        ClientError::Call(error) => call_failure(error),
+        error => Failure {
+            detail: error.to_string(),
+            unsupported: false,
+        },
+    }
+}

@@ -1,0 +1,111 @@
+//! The acquisition lock as the application sees it.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sharegroup_session::{AckFailure, LockLoss};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::shared::Shared;
+
+#[derive(Debug)]
+struct Inner {
+    deadline: Instant,
+    /// Lost ranges, with the reason.
+    lost: Vec<(i64, i64, AckFailure)>,
+}
+
+/// The lock of one acquisition; the driver writes, the application reads.
+#[derive(Debug)]
+pub(crate) struct LockState {
+    inner: Mutex<Inner>,
+    /// The leader knows renewals.
+    renewable: bool,
+    changed: Notify,
+}
+
+impl LockState {
+    pub(crate) fn new(deadline: Instant, renewable: bool) -> Self {
+        Self {
+            inner: Mutex::new(Inner {
+                deadline,
+                lost: Vec::new(),
+            }),
+            renewable,
+            changed: Notify::new(),
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn renewed(&self, deadline: Instant) {
+        self.inner().deadline = deadline;
+    }
+
+    pub(crate) fn lost(&self, loss: &LockLoss) {
+        self.inner()
+            .lost
+            .push((loss.first_offset, loss.last_offset, loss.why));
+        self.changed.notify_waiters();
+    }
+
+    /// The group began to refuse renewals, or stopped.
+    pub(crate) fn renewability_changed(&self) {
+        self.changed.notify_waiters();
+    }
+}
+
+/// The acquisition lock of a batch. A cheap handle.
+#[derive(Debug, Clone)]
+pub struct LockView {
+    pub(crate) state: Arc<LockState>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) first_offset: i64,
+    pub(crate) last_offset: i64,
+}
+
+impl LockView {
+    /// When the lock ends, at the latest known: counted from the sending of the request that
+    /// acquired or renewed it (KIP-932 "Acquisition locks").
+    #[must_use]
+    pub fn deadline(&self) -> Instant {
+        self.state.inner().deadline
+    }
+
+    /// Whether the lock is renewed while the batch is unsettled: the leader knows renewals (Kafka
+    /// 4.2, KIP-1222) and the group hasn't refused one (`share.renew.acknowledge.enable`).
+    #[must_use]
+    pub fn is_renewable(&self) -> bool {
+        self.state.renewable && self.shared.renewable.load(Ordering::Relaxed)
+    }
+
+    /// Why a record of the batch is no longer ours, if one isn't: acknowledgements of it are
+    /// reported, never sent, and it will come again.
+    #[must_use]
+    pub fn lost(&self) -> Option<AckFailure> {
+        let inner = self.state.inner();
+        let overlaps = |(first, last, _): &&(i64, i64, AckFailure)| {
+            *first <= self.last_offset && self.first_offset <= *last
+        };
+        inner.lost.iter().find(overlaps).map(|(_, _, why)| *why)
+    }
+
+    /// Waits until a record of the batch is lost, or the lock can't be renewed.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn lost_or_refused(&self) {
+        loop {
+            let changed = self.state.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.lost().is_some() || !self.is_renewable() {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
