@@ -12,11 +12,22 @@
 pub mod config;
 pub mod connector;
 pub mod error;
+mod loss;
+mod metrics;
 pub mod outcome;
+mod policy;
+mod prepare;
 pub mod record;
+mod share;
+mod source;
+mod status;
+mod task;
+pub mod worker;
 
 pub use config::{ConfigProblem, ConnectorConfig, WorkerConfig};
 pub use connector::{Connector, DynSinkTask, Registry, SinkTask, TaskContext};
 pub use error::{PutError, TaskError};
+pub use metrics::TaskMetricsSnapshot;
 pub use outcome::{Outcome, OutcomeSender, Outcomes};
-pub use record::{OwnedRecord, SinkBatch, SinkRecord};
+pub use record::{OwnedRecord, SinkBatch, SinkHeaders, SinkRecord};
+pub use worker::{StopReport, TaskState, Worker, WorkerOptions, WorkerStatus};

@@ -8,7 +8,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sharegroup_consumer::{BatchData, Record};
 use sharegroup_wire::TopicId;
+use sharegroup_wire::record::Headers;
 
 /// One record as a task sees it: raw bytes and where they came from.
 #[derive(Clone, Copy, Debug)]
@@ -35,13 +37,16 @@ pub struct SinkRecord<'a> {
 #[derive(Clone, Copy, Debug)]
 enum Raw<'a> {
     Memory(&'a OwnedRecord),
+    Fetched(Record<'a>),
 }
 
 impl<'a> SinkRecord<'a> {
-    /// The headers in their order, duplicates included; a header's value may be null.
+    /// The headers in their order, duplicates included, as key and value. A key is UTF-8 unless its
+    /// producer broke the rules; a value may be null.
     pub fn headers(&self) -> SinkHeaders<'a> {
         match self.raw {
             Raw::Memory(record) => SinkHeaders(HeadersInner::Memory(record.headers.iter())),
+            Raw::Fetched(record) => SinkHeaders(HeadersInner::Fetched(record.headers())),
         }
     }
 
@@ -50,6 +55,7 @@ impl<'a> SinkRecord<'a> {
     pub fn key_bytes(&self) -> Option<Bytes> {
         match self.raw {
             Raw::Memory(record) => record.key.clone(),
+            Raw::Fetched(record) => record.key_bytes(),
         }
     }
 
@@ -58,6 +64,7 @@ impl<'a> SinkRecord<'a> {
     pub fn value_bytes(&self) -> Option<Bytes> {
         match self.raw {
             Raw::Memory(record) => record.value.clone(),
+            Raw::Fetched(record) => record.value_bytes(),
         }
     }
 }
@@ -69,16 +76,20 @@ pub struct SinkHeaders<'a>(HeadersInner<'a>);
 #[derive(Debug)]
 enum HeadersInner<'a> {
     Memory(std::slice::Iter<'a, (String, Option<Bytes>)>),
+    Fetched(Headers<'a>),
 }
 
 impl<'a> Iterator for SinkHeaders<'a> {
-    type Item = (&'a str, Option<&'a [u8]>);
+    type Item = (&'a [u8], Option<&'a [u8]>);
 
     fn next(&mut self) -> Option<Self::Item> {
         match &mut self.0 {
             HeadersInner::Memory(headers) => headers
                 .next()
-                .map(|(key, value)| (key.as_str(), value.as_deref())),
+                .map(|(key, value)| (key.as_bytes(), value.as_deref())),
+            HeadersInner::Fetched(headers) => {
+                headers.next().map(|header| (header.key, header.value))
+            }
         }
     }
 }
@@ -114,6 +125,7 @@ pub struct SinkBatch {
 #[derive(Clone, Debug)]
 enum Records {
     Memory(Arc<MemoryBatch>),
+    Fetched(BatchData),
 }
 
 #[derive(Debug)]
@@ -147,6 +159,12 @@ impl SinkBatch {
         )
     }
 
+    /// The records of a fetched batch.
+    pub(crate) fn from_fetched(data: BatchData) -> Self {
+        let len = data.len();
+        Self::whole(Records::Fetched(data), len)
+    }
+
     fn whole(records: Records, len: usize) -> Self {
         Self {
             records,
@@ -160,6 +178,7 @@ impl SinkBatch {
     pub fn topic(&self) -> &Arc<str> {
         match &self.records {
             Records::Memory(batch) => &batch.topic,
+            Records::Fetched(data) => data.topic(),
         }
     }
 
@@ -168,6 +187,7 @@ impl SinkBatch {
     pub fn topic_id(&self) -> TopicId {
         match &self.records {
             Records::Memory(batch) => batch.topic_id,
+            Records::Fetched(data) => data.topic_id(),
         }
     }
 
@@ -176,6 +196,7 @@ impl SinkBatch {
     pub fn partition(&self) -> i32 {
         match &self.records {
             Records::Memory(batch) => batch.partition,
+            Records::Fetched(data) => data.partition(),
         }
     }
 
@@ -262,6 +283,17 @@ impl SinkBatch {
                 value: record.value.as_deref(),
                 delivery_count: record.delivery_count,
                 raw: Raw::Memory(record),
+            }),
+            Records::Fetched(data) => data.record(index).map(|record| SinkRecord {
+                topic: data.topic(),
+                topic_id: data.topic_id(),
+                partition: data.partition(),
+                offset: record.offset,
+                timestamp: record.timestamp,
+                key: record.key,
+                value: record.value,
+                delivery_count: record.delivery_count,
+                raw: Raw::Fetched(record),
             }),
         }
     }

@@ -66,7 +66,7 @@ impl ConnectorConfig {
                 .and_then(|value| value.trim().parse().ok())
                 .unwrap_or(1),
             topics,
-            consumer,
+            consumer: consumer?,
             connector: connector?,
             properties,
         };

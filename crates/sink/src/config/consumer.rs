@@ -4,6 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sharegroup_consumer::client::ClientConfig;
+
 use super::check::{OVERRIDE, WORKER_CONSUMER};
 use super::keys::{SHARE, find, parse_bool};
 use super::problem::ConfigProblem;
@@ -94,12 +96,12 @@ fn is_iso_duration(text: &str) -> bool {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConsumerSettings {
-    /// Where the cluster is found.
+    /// Where the cluster is found, as configured.
     pub bootstrap_servers: String,
+    /// The clients' settings; a task's number is appended to the client id.
+    pub client: ClientConfig,
     /// The share group.
     pub group_id: String,
-    /// `client.id`; the task's number is appended.
-    pub client_id: String,
     /// `client.rack`.
     pub client_rack: Option<String>,
     /// `max.poll.records`: most records in one put.
@@ -110,16 +112,6 @@ pub struct ConsumerSettings {
     pub fetch_max_bytes: Option<i32>,
     /// `fetch.max.wait.ms`.
     pub fetch_max_wait: Option<Duration>,
-    /// `request.timeout.ms`.
-    pub request_timeout: Option<Duration>,
-    /// `retry.backoff.ms` and `retry.backoff.max.ms`.
-    pub retry_backoff: (Option<Duration>, Option<Duration>),
-    /// `reconnect.backoff.ms` and `reconnect.backoff.max.ms`.
-    pub reconnect_backoff: (Option<Duration>, Option<Duration>),
-    /// `metadata.max.age.ms`.
-    pub metadata_max_age: Option<Duration>,
-    /// `socket.connection.setup.timeout.ms`.
-    pub connect_timeout: Option<Duration>,
     /// `share.acquire.mode`, in lower case; `None` for `auto`.
     pub acquire_mode: Option<String>,
     /// `share.acknowledgement.mode`.
@@ -214,13 +206,14 @@ impl<'a> Layers<'a> {
 }
 
 impl ConsumerSettings {
-    /// Resolves the settings of a connector; what is wrong goes into `problems`.
+    /// Resolves the settings of a connector; what is wrong goes into `problems`. `None` without
+    /// usable servers.
     pub(super) fn resolve(
         name: &str,
         connector: &Properties,
         worker: &WorkerConfig,
         problems: &mut Vec<ConfigProblem>,
-    ) -> Self {
+    ) -> Option<Self> {
         let layers = Layers {
             worker: worker.properties(),
             connector,
@@ -240,30 +233,18 @@ impl ConsumerSettings {
             }
             position
         });
-        Self {
-            bootstrap_servers: layers
-                .text("bootstrap.servers")
-                .unwrap_or_else(|| worker.bootstrap_servers.clone()),
+        let bootstrap_servers = layers
+            .text("bootstrap.servers")
+            .unwrap_or_else(|| worker.bootstrap_servers.clone());
+        Some(Self {
+            client: client(name, &bootstrap_servers, &layers, problems)?,
+            bootstrap_servers,
             group_id: group_id(name, &layers, problems),
-            client_id: layers
-                .text("client.id")
-                .unwrap_or_else(|| format!("connector-consumer-{name}")),
             client_rack: layers.text("client.rack"),
             max_poll_records: layers.number("max.poll.records").unwrap_or(500),
             fetch_min_bytes: layers.number("fetch.min.bytes"),
             fetch_max_bytes: layers.number("fetch.max.bytes"),
             fetch_max_wait: layers.millis("fetch.max.wait.ms"),
-            request_timeout: layers.millis("request.timeout.ms"),
-            retry_backoff: (
-                layers.millis("retry.backoff.ms"),
-                layers.millis("retry.backoff.max.ms"),
-            ),
-            reconnect_backoff: (
-                layers.millis("reconnect.backoff.ms"),
-                layers.millis("reconnect.backoff.max.ms"),
-            ),
-            metadata_max_age: layers.millis("metadata.max.age.ms"),
-            connect_timeout: layers.millis("socket.connection.setup.timeout.ms"),
             acquire_mode: layers
                 .text("share.acquire.mode")
                 .map(|mode| mode.to_ascii_lowercase())
@@ -286,8 +267,46 @@ impl ConsumerSettings {
             start_position_is_set: start.is_some(),
             loss_file: layers.text("share.loss.file").map(PathBuf::from),
             in_force: layers.in_force(),
+        })
+    }
+}
+
+/// The clients' settings: every key that the client knows, with the name of the connector as the
+/// client id unless that is set.
+fn client(
+    name: &str,
+    bootstrap_servers: &str,
+    layers: &Layers<'_>,
+    problems: &mut Vec<ConfigProblem>,
+) -> Option<ClientConfig> {
+    let setting = layers
+        .find("bootstrap.servers")
+        .or_else(|| Layers::at(layers.worker, "bootstrap.servers".to_owned()))?;
+    let mut client = match ClientConfig::new(bootstrap_servers) {
+        Ok(client) => client,
+        Err(error) => {
+            let problem = setting
+                .file
+                .problem(&setting.key, format!("is not a list of servers: {error}"))
+                .advice("write host:port, several separated by commas");
+            if !problems.contains(&problem) {
+                problems.push(problem);
+            }
+            return None;
+        }
+    };
+    client.client_id = Some(format!("connector-consumer-{name}"));
+    for key in ClientConfig::keys() {
+        if *key == "bootstrap.servers" {
+            continue;
+        }
+        if let Some(setting) = layers.find(key)
+            && let Err(error) = client.set(key, setting.value)
+        {
+            problems.push(setting.file.problem(&setting.key, error.to_string()));
         }
     }
+    Some(client)
 }
 
 fn check_policy(connector: &Properties, worker: &WorkerConfig, problems: &mut Vec<ConfigProblem>) {

@@ -89,8 +89,7 @@ impl fmt::Display for ConfigProblem {
 }
 
 /// Whether the value of `key` must never be shown.
-#[must_use]
-pub fn is_secret(key: &str) -> bool {
+pub(super) fn is_secret(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
     key.ends_with("sasl.jaas.config")
         || [
@@ -107,4 +106,4 @@ pub fn is_secret(key: &str) -> bool {
 }
 
 /// Shown in place of a secret.
-pub const HIDDEN: &str = "[hidden]";
+pub(super) const HIDDEN: &str = "[hidden]";

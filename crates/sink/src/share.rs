@@ -1,0 +1,240 @@
+//! The task loop's source over a real share group, and what the runtime logs of its events.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sharegroup_consumer::admin::Admin;
+use sharegroup_consumer::error::PollError;
+use sharegroup_consumer::{
+    Acknowledge, AcquireMode, ShareBatch, ShareConsumer, ShareEvent, ShareObserver,
+};
+use tokio::time::Instant;
+
+use crate::config::{ConnectorConfig, ConsumerSettings};
+use crate::policy::LockLeft;
+use crate::prepare::{Prepared, prepare};
+use crate::record::SinkBatch;
+use crate::source::{
+    RecordSource, Settle, SourceBatch, SourceCounters, SourceError, SourceSnapshot,
+};
+use crate::status::PartitionStatus;
+use crate::worker::Cluster;
+
+/// A Kafka cluster: prepares groups, opens members.
+#[derive(Debug)]
+pub(crate) struct KafkaCluster {
+    /// How long to wait for a broker at start.
+    pub(crate) startup_timeout: Duration,
+}
+
+impl Cluster for KafkaCluster {
+    type Source = ShareConsumer;
+
+    async fn prepare(&self, settings: &ConsumerSettings) -> Result<Prepared, String> {
+        let mut client = settings.client.clone();
+        client.default_api_timeout = self.startup_timeout;
+        let admin = Admin::new(client);
+        prepare(&admin, settings)
+            .await
+            .map_err(|error| error.to_string())
+    }
+
+    async fn open(
+        &self,
+        connector: &ConnectorConfig,
+        task: &str,
+        task_index: u32,
+    ) -> Result<ShareConsumer, String> {
+        let settings = &connector.consumer;
+        let mut client = settings.client.clone();
+        client.client_id = client.client_id.map(|id| format!("{id}-{task_index}"));
+        let mut builder = ShareConsumer::builder_with(client)
+            .group_id(&settings.group_id)
+            .topics(connector.topics.iter().map(String::as_str))
+            .max_poll_records(settings.max_poll_records)
+            .acknowledge_linger(settings.acknowledge_linger)
+            .acquire_mode(match settings.acquire_mode.as_deref() {
+                Some("record_limit") => AcquireMode::RecordLimit,
+                Some("batch_optimized") => AcquireMode::BatchOptimized,
+                _ => AcquireMode::Auto,
+            })
+            // A put that fails is retried until the task stops, however long that takes.
+            .hold_max(None)
+            .startup_timeout(self.startup_timeout)
+            .observer(Arc::new(EventLog {
+                task: task.to_owned(),
+            }));
+        if let Some(rack) = &settings.client_rack {
+            builder = builder.client_rack(rack);
+        }
+        if let Some(records) = settings.records_held_max {
+            builder = builder.records_held_max(records);
+        }
+        if let Some(wait) = settings.fetch_max_wait {
+            builder = builder.fetch_max_wait(wait);
+        }
+        if let Some(bytes) = settings.fetch_max_bytes {
+            builder = builder.fetch_max_bytes(bytes);
+        }
+        if let Some(bytes) = settings.fetch_min_bytes {
+            builder = builder.fetch_min_bytes(bytes);
+        }
+        builder.build().await.map_err(|error| error.to_string())
+    }
+}
+
+impl RecordSource for ShareConsumer {
+    type Batch = ShareBatch;
+
+    async fn poll(&mut self) -> Result<Option<ShareBatch>, SourceError> {
+        Self::poll(self).await.map_err(|error| match error {
+            // Records that can't be read can't be written: the task fails and releases them.
+            PollError::CorruptBatch(batch) => {
+                let text = batch.to_string();
+                batch.release();
+                SourceError(text)
+            }
+            error => SourceError(error.to_string()),
+        })
+    }
+
+    async fn commit(&mut self) -> Result<(), SourceError> {
+        // What did not count is logged as an event and counted.
+        let report = Self::commit(self).await;
+        report
+            .map(|_| ())
+            .map_err(|error| SourceError(error.to_string()))
+    }
+
+    async fn close(&mut self, budget: Duration) -> Result<(), SourceError> {
+        let report = Self::close(self, budget).await;
+        report
+            .map(|_| ())
+            .map_err(|error| SourceError(error.to_string()))
+    }
+
+    fn pause(&mut self) {
+        Self::pause(self);
+    }
+
+    fn resume(&mut self) {
+        Self::resume(self);
+    }
+
+    fn snapshot(&self) -> SourceSnapshot {
+        let status = self.status();
+        let metrics = self.metrics();
+        SourceSnapshot {
+            member_id: Some(status.member_id),
+            assignment: status.assignment.into_iter().map(partition).collect(),
+            records_held: status.records_held,
+            acknowledgements_pending: status.acknowledgements_pending,
+            last_record_at: status.last_record_at,
+            last_settled_at: status.last_settled_at,
+            missing_topics: status.missing_topics,
+            problem: status.problem.map(|problem| problem.to_string()),
+            counters: SourceCounters {
+                acquired: metrics.records_acquired,
+                redelivered: metrics.records_redelivered,
+                accepted: metrics.accepted,
+                released: metrics.released,
+                rejected: metrics.rejected,
+                renewals: metrics.records_renewed,
+                acknowledge_errors: metrics.acknowledge_errors + metrics.acknowledgements_lost,
+                locks_lost: metrics.locks_lost,
+            },
+        }
+    }
+}
+
+fn partition(view: sharegroup_consumer::PartitionView) -> PartitionStatus {
+    PartitionStatus {
+        topic: view
+            .topic
+            .unwrap_or_else(|| view.partition.topic_id.to_string().into()),
+        partition: view.partition.partition,
+        leader_known: view.leader.is_some(),
+        fetch_answered: view.fetch_answered,
+        last_fetch_empty: view.last_fetch_empty,
+        records_held: view.records_held,
+    }
+}
+
+impl SourceBatch for ShareBatch {
+    fn records(&self) -> SinkBatch {
+        SinkBatch::from_fetched(self.data())
+    }
+
+    fn settle(&mut self, indexes: Range<usize>, how: Settle) {
+        let how = match how {
+            Settle::Accept => Acknowledge::Accept,
+            Settle::Release => Acknowledge::Release,
+        };
+        let settled = self.settle_indexes(indexes, how);
+        // INVARIANT: a flight settles each of its records once.
+        debug_assert!(settled.is_ok(), "{settled:?}");
+        if let Err(error) = settled {
+            tracing::error!(%error, "Records could not be settled; they will be delivered again.");
+        }
+    }
+
+    fn lock(&self) -> LockLeft {
+        let lock = Self::lock(self);
+        if lock.lost().is_some() {
+            LockLeft::Lost
+        } else if lock.is_renewable() {
+            LockLeft::Renewable
+        } else {
+            LockLeft::Ends(lock.deadline().saturating_duration_since(Instant::now()))
+        }
+    }
+
+    async fn lock_trouble(&self) {
+        Self::lock(self).lost_or_refused().await;
+    }
+}
+
+/// Logs what happens to a task's consumer.
+#[derive(Debug)]
+struct EventLog {
+    task: String,
+}
+
+impl ShareObserver for EventLog {
+    fn event(&self, event: &ShareEvent) {
+        let task = self.task.as_str();
+        match event {
+            ShareEvent::Joined { member_epoch } => {
+                tracing::info!(task, member_epoch, "Joined the share group.");
+            }
+            ShareEvent::AssignmentChanged => tracing::debug!(task, "The assignment changed."),
+            ShareEvent::Acknowledged { topic, outcome } => match &outcome.result {
+                Ok(()) => tracing::trace!(task, ?outcome, "Acknowledged."),
+                Err(error) => tracing::warn!(
+                    task,
+                    %topic,
+                    partition = outcome.partition.partition,
+                    first_offset = outcome.first_offset,
+                    last_offset = outcome.last_offset,
+                    how = ?outcome.how,
+                    %error,
+                    "An acknowledgement did not count, or may not have: the records may be delivered again."
+                ),
+            },
+            ShareEvent::LockLost { topic, loss } => tracing::warn!(
+                task,
+                %topic,
+                partition = loss.partition.partition,
+                first_offset = loss.first_offset,
+                last_offset = loss.last_offset,
+                why = %loss.why,
+                "Records lost their lock while they were held; they will be delivered again."
+            ),
+            ShareEvent::Warning(warning) => {
+                tracing::warn!(task, %warning, "Trouble that is retried.")
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,457 @@
+//! The worker: runs every connector's tasks, each a share group member of its own.
+//!
+//! Nothing but configuration and status goes between a worker and its tasks: a task that fails, or
+//! panics, takes no other task with it.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OnceCell, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
+
+use crate::config::{AcknowledgementMode, ConnectorConfig, ConsumerSettings, WorkerConfig};
+use crate::connector::{DynSinkTask, TaskContext};
+use crate::error::{TaskError, chain};
+use crate::loss::LossLog;
+use crate::prepare::Prepared;
+use crate::share::KafkaCluster;
+use crate::source::RecordSource;
+use crate::status::TaskShared;
+pub use crate::status::{
+    ConnectorStatus, PartitionStatus, TaskCounters, TaskState, TaskStatus, WorkerStatus,
+};
+use crate::task::{Control, Ended, ShareSinkTask, TaskSettings, call, panic_text};
+
+/// What a worker is started with, beside its configuration.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct WorkerOptions {
+    /// How long a task waits for the cluster before it fails. Default 60 s.
+    pub startup_timeout: Duration,
+}
+
+impl Default for WorkerOptions {
+    fn default() -> Self {
+        Self {
+            startup_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+impl WorkerOptions {
+    /// Sets how long a task waits for the cluster before it fails.
+    #[must_use]
+    pub const fn startup_timeout(mut self, timeout: Duration) -> Self {
+        self.startup_timeout = timeout;
+        self
+    }
+}
+
+/// A running worker. Dropping it without [`Worker::stop`] leaves its records to be delivered again
+/// once their locks end.
+#[derive(Debug)]
+pub struct Worker {
+    connectors: Vec<RunningConnector>,
+    changes: watch::Receiver<()>,
+}
+
+#[derive(Debug)]
+struct RunningConnector {
+    config: Arc<ConnectorConfig>,
+    tasks: Vec<RunningTask>,
+}
+
+#[derive(Debug)]
+struct RunningTask {
+    shared: Arc<TaskShared>,
+    control: watch::Sender<Control>,
+    handle: tokio::sync::Mutex<Option<JoinHandle<()>>>,
+}
+
+/// How stopping a worker went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StopReport {
+    /// Tasks that did not end within the budget, as `name-0`: what they hold is delivered again
+    /// once its locks end.
+    pub late: Vec<String>,
+}
+
+impl Worker {
+    /// Starts all tasks of all connectors and returns at once; how they fare is in
+    /// [`Worker::status`]. Must be called within a tokio runtime.
+    #[must_use]
+    pub fn start(
+        worker: &WorkerConfig,
+        connectors: Vec<ConnectorConfig>,
+        options: &WorkerOptions,
+    ) -> Self {
+        let cluster = KafkaCluster {
+            startup_timeout: options.startup_timeout,
+        };
+        Self::start_on(Arc::new(cluster), worker, connectors)
+    }
+
+    pub(crate) fn start_on<C: Cluster>(
+        cluster: Arc<C>,
+        worker: &WorkerConfig,
+        connectors: Vec<ConnectorConfig>,
+    ) -> Self {
+        let (changes, seen) = watch::channel(());
+        let connectors = connectors
+            .into_iter()
+            .map(|config| start_connector(&cluster, worker, config, &changes))
+            .collect();
+        Self {
+            connectors,
+            changes: seen,
+        }
+    }
+
+    /// How the connectors and their tasks stand.
+    #[must_use]
+    pub fn status(&self) -> WorkerStatus {
+        WorkerStatus {
+            connectors: self
+                .connectors
+                .iter()
+                .map(|connector| ConnectorStatus {
+                    name: connector.config.name.clone(),
+                    class: connector.config.class.clone(),
+                    group_id: connector.config.consumer.group_id.clone(),
+                    topics: connector.config.topics.clone(),
+                    tasks: connector
+                        .tasks
+                        .iter()
+                        .map(|task| task.shared.status())
+                        .collect(),
+                })
+                .collect(),
+        }
+    }
+
+    /// Waits until a task changes its state.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn changed(&self) {
+        // Every task holds a sender, and so the channel outlives this call while there are tasks.
+        if self.changes.clone().changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Waits until a task has failed.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn any_failed(&self) {
+        self.wait_for(|worker| worker.states().any(|state| state == TaskState::Failed))
+            .await;
+    }
+
+    /// Waits until every task has failed or stopped.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn all_ended(&self) {
+        self.wait_for(|worker| worker.states().all(TaskState::has_ended))
+            .await;
+    }
+
+    /// Pauses the tasks of a connector: they finish what they hold, acquire nothing new and stay in
+    /// the group. `false` = there is no such connector.
+    pub fn pause(&self, connector: &str) -> bool {
+        self.control(connector, Control::Pause)
+    }
+
+    /// Resumes the tasks of a connector. `false` = there is no such connector.
+    pub fn resume(&self, connector: &str) -> bool {
+        self.control(connector, Control::Run)
+    }
+
+    /// Stops all tasks, with one budget for all of them: each acquires nothing new, finishes what
+    /// it can, releases the rest and leaves its group.
+    ///
+    /// # Cancel safety
+    /// The tasks stop all the same; call again to wait for them.
+    pub async fn stop(&self, budget: Duration) -> StopReport {
+        let deadline = Instant::now() + budget;
+        let tasks = || {
+            self.connectors
+                .iter()
+                .flat_map(|connector| connector.tasks.iter().map(move |task| (connector, task)))
+        };
+        for (_, task) in tasks() {
+            task.control.send_if_modified(|control| {
+                let running = !matches!(control, Control::Stop { .. });
+                if running {
+                    *control = Control::Stop { deadline, budget };
+                }
+                running
+            });
+        }
+        let mut report = StopReport::default();
+        for (connector, task) in tasks() {
+            let mut handle = task.handle.lock().await;
+            if let Some(running) = handle.as_mut() {
+                if timeout_at(deadline, running).await.is_ok() {
+                    *handle = None;
+                } else {
+                    report
+                        .late
+                        .push(task_name(&connector.config, task.shared.index));
+                }
+            }
+        }
+        report
+    }
+
+    fn control(&self, connector: &str, wanted: Control) -> bool {
+        let Some(connector) = self.connectors.iter().find(|c| c.config.name == connector) else {
+            return false;
+        };
+        for task in &connector.tasks {
+            task.control.send_if_modified(|control| {
+                let changes = !matches!(control, Control::Stop { .. }) && *control != wanted;
+                if changes {
+                    *control = wanted;
+                }
+                changes
+            });
+        }
+        true
+    }
+
+    fn states(&self) -> impl Iterator<Item = TaskState> {
+        self.connectors
+            .iter()
+            .flat_map(|connector| &connector.tasks)
+            .map(|task| task.shared.state())
+    }
+
+    async fn wait_for(&self, reached: impl Fn(&Self) -> bool) {
+        let mut changes = self.changes.clone();
+        loop {
+            changes.borrow_and_update();
+            if reached(self) {
+                return;
+            }
+            if changes.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}
+
+/// Where groups are prepared and members opened; a seam for tests.
+pub(crate) trait Cluster: Send + Sync + 'static {
+    /// A member.
+    type Source: RecordSource + 'static;
+
+    /// Prepares the group of a connector.
+    fn prepare(
+        &self,
+        settings: &ConsumerSettings,
+    ) -> impl Future<Output = Result<Prepared, String>> + Send;
+
+    /// Joins the group of a connector as a member for one task.
+    fn open(
+        &self,
+        connector: &ConnectorConfig,
+        task: &str,
+        task_index: u32,
+    ) -> impl Future<Output = Result<Self::Source, String>> + Send;
+}
+
+/// Everything one task is made from.
+struct TaskSetup<C> {
+    cluster: Arc<C>,
+    config: Arc<ConnectorConfig>,
+    /// The group is prepared once, by whichever task comes first.
+    prepared: Arc<OnceCell<Result<Prepared, String>>>,
+    control: watch::Receiver<Control>,
+    shared: Arc<TaskShared>,
+    flush_interval: Duration,
+    shutdown_timeout: Duration,
+}
+
+fn start_connector<C: Cluster>(
+    cluster: &Arc<C>,
+    worker: &WorkerConfig,
+    config: ConnectorConfig,
+    changes: &watch::Sender<()>,
+) -> RunningConnector {
+    let config = Arc::new(config);
+    tracing::info!(
+        connector = config.name,
+        sink = config.connector().name(),
+        group = config.consumer.group_id,
+        topics = config.topics.join(","),
+        tasks = config.tasks_max,
+        consumer = config.consumer.in_force.join(", "),
+        "Starting a connector; its tasks are members of this worker, other workers add theirs."
+    );
+    let prepared = Arc::new(OnceCell::new());
+    let tasks = (0..config.tasks_max)
+        .map(|index| {
+            let (control, seen) = watch::channel(Control::Run);
+            let shared = Arc::new(TaskShared::new(index, changes.clone()));
+            let setup = TaskSetup {
+                cluster: Arc::clone(cluster),
+                config: Arc::clone(&config),
+                prepared: Arc::clone(&prepared),
+                control: seen,
+                shared: Arc::clone(&shared),
+                flush_interval: worker.flush_interval,
+                shutdown_timeout: worker.shutdown_timeout,
+            };
+            let handle = tokio::spawn(run_task(setup));
+            let handle = tokio::sync::Mutex::new(Some(handle));
+            RunningTask {
+                shared,
+                control,
+                handle,
+            }
+        })
+        .collect();
+    RunningConnector { config, tasks }
+}
+
+/// Runs a task to its end; a fault of this runtime's own fails the task as well.
+async fn run_task<C: Cluster>(setup: TaskSetup<C>) {
+    let shared = Arc::clone(&setup.shared);
+    let task = tokio::spawn(drive(setup));
+    if let Err(error) = task.await {
+        let text = error.try_into_panic().map_or_else(
+            |error| error.to_string(),
+            |payload| panic_text(payload.as_ref()),
+        );
+        tracing::error!(error = text, "A task ended by a fault of the runtime.");
+        shared.fail(format!("fault of the runtime: {text}"));
+    }
+}
+
+async fn drive<C: Cluster>(setup: TaskSetup<C>) {
+    match make(&setup).await {
+        Ok(Some(task)) => task.run().await,
+        Ok(None) => setup.shared.set_state(TaskState::Stopped),
+        Err(trace) => {
+            let task = task_name(&setup.config, setup.shared.index);
+            tracing::error!(task, error = trace, "The task could not start.");
+            setup.shared.fail(trace);
+        }
+    }
+}
+
+/// Starts the sink, prepares and joins the group. `None` = told to stop meanwhile.
+async fn make<C: Cluster>(
+    setup: &TaskSetup<C>,
+) -> Result<Option<ShareSinkTask<C::Source>>, String> {
+    let config = Arc::clone(&setup.config);
+    let index = setup.shared.index;
+    let name = task_name(&config, index);
+    let context = TaskContext::new(
+        config.name.as_str(),
+        index,
+        config.tasks_max,
+        config.consumer.group_id.as_str(),
+    );
+    // A sink that can't start must not take records away from others: it starts first.
+    let mut sink = config
+        .connector()
+        .task(&config, &context)
+        .map_err(|error| chain(&error))?;
+    let mut control = setup.control.clone();
+    let started = call(|| sink.start(&context), &mut control, 0, || {}).await;
+    if !ended_well("start", started)? {
+        return Ok(None);
+    }
+    let joined = tokio::select! {
+        biased;
+        () = stopped(&mut control) => None,
+        joined = join(setup, &config, &name) => Some(joined),
+    };
+    let (source, prepared) = match joined {
+        Some(Ok(joined)) => joined,
+        Some(Err(error)) => {
+            stop_sink(&mut sink, &mut control).await;
+            return Err(error);
+        }
+        None => {
+            stop_sink(&mut sink, &mut control).await;
+            return Ok(None);
+        }
+    };
+    let settings = TaskSettings {
+        loss: LossLog {
+            file: config.consumer.loss_file.clone(),
+            group_id: config.consumer.group_id.clone(),
+            task: name.clone(),
+        },
+        name,
+        explicit: config.consumer.acknowledgement_mode == AcknowledgementMode::Explicit,
+        delivery_count_limit: prepared.delivery_count_limit,
+        flush_interval: setup.flush_interval,
+        shutdown_timeout: setup.shutdown_timeout,
+        topics: config
+            .topics
+            .iter()
+            .map(|topic| Arc::from(topic.as_str()))
+            .collect(),
+    };
+    let shared = Arc::clone(&setup.shared);
+    Ok(Some(ShareSinkTask::new(
+        source,
+        sink,
+        setup.control.clone(),
+        shared,
+        settings,
+    )))
+}
+
+async fn join<C: Cluster>(
+    setup: &TaskSetup<C>,
+    config: &ConnectorConfig,
+    name: &str,
+) -> Result<(C::Source, Prepared), String> {
+    let servers = &config.consumer.bootstrap_servers;
+    setup
+        .shared
+        .set_note(Some(format!("waiting for the cluster at {servers}")));
+    let prepare = || setup.cluster.prepare(&config.consumer);
+    let prepared = setup.prepared.get_or_init(prepare).await.clone()?;
+    let source = setup.cluster.open(config, name, setup.shared.index).await?;
+    setup.shared.set_note(None);
+    Ok((source, prepared))
+}
+
+async fn stop_sink(sink: &mut Box<dyn DynSinkTask>, control: &mut watch::Receiver<Control>) {
+    let stopped = call(|| sink.stop(), control, 0, || {}).await;
+    if let Err(error) = ended_well("stop", stopped) {
+        tracing::warn!(error, "The sink's stop failed.");
+    }
+}
+
+/// `false` if the call was cut off because the task must stop.
+pub(crate) fn ended_well(what: &str, ended: Ended<TaskError>) -> Result<bool, String> {
+    match ended {
+        Ended::Returned(Ok(())) => Ok(true),
+        Ended::Returned(Err(error)) => Err(chain(&error)),
+        Ended::Panicked(text) => Err(format!("the sink's {what} panicked: {text}")),
+        Ended::CutOff => Ok(false),
+    }
+}
+
+async fn stopped(control: &mut watch::Receiver<Control>) {
+    // A worker that is gone means stop as well.
+    let _ = control
+        .wait_for(|control| matches!(control, Control::Stop { .. }))
+        .await;
+}
+
+fn task_name(config: &ConnectorConfig, index: u32) -> String {
+    format!("{}-{index}", config.name)
+}
