@@ -1,1 +1,30 @@
-//! Placeholder.
+//! The sinks that come with sharegroup, one folder and one cargo feature each.
+//!
+//! | `connector.class` | Java class it replaces | what it does |
+//! | --- | --- | --- |
+//! | `file` | `org.apache.kafka.connect.file.FileStreamSinkConnector` | appends records to files |
+//! | `console` | | prints records to standard output |
+//!
+//! ```
+//! let registry = sharegroup_connectors::registry();
+//! assert!(registry.find("FileStreamSink").is_some());
+//! ```
+
+#[cfg(feature = "console")]
+pub mod console;
+#[cfg(feature = "file")]
+pub mod file;
+pub mod line;
+
+use sharegroup_sink::Registry;
+
+/// All built-in sinks.
+#[must_use]
+pub fn registry() -> Registry {
+    let registry = Registry::new();
+    #[cfg(feature = "file")]
+    let registry = registry.with(file::FileConnector);
+    #[cfg(feature = "console")]
+    let registry = registry.with(console::ConsoleConnector);
+    registry
+}

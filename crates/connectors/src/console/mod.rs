@@ -1,0 +1,91 @@
+//! Prints records to standard output, one line each.
+
+use std::io::Write;
+
+use sharegroup_sink::config::{ConfigProblem, KeyDef};
+use sharegroup_sink::{
+    Connector, ConnectorConfig, DynSinkTask, OutcomeSender, PutError, SinkBatch, SinkTask,
+    TaskContext, TaskError,
+};
+
+use crate::line::Format;
+
+/// The sink `console`. Key: `format`.
+#[derive(Clone, Copy, Debug)]
+pub struct ConsoleConnector;
+
+impl Connector for ConsoleConnector {
+    fn name(&self) -> &'static str {
+        "console"
+    }
+
+    fn keys(&self) -> &'static [KeyDef] {
+        &[Format::KEY]
+    }
+
+    fn validate(&self, _: &ConnectorConfig) -> Vec<ConfigProblem> {
+        Vec::new()
+    }
+
+    fn task(
+        &self,
+        config: &ConnectorConfig,
+        _: &TaskContext,
+    ) -> Result<Box<dyn DynSinkTask>, TaskError> {
+        let format = Format::parse(config.own("format").unwrap_or_default());
+        Ok(Box::new(ConsoleTask {
+            format,
+            output: std::io::stdout(),
+            lines: Vec::new(),
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct ConsoleTask<W> {
+    format: Format,
+    output: W,
+    lines: Vec<u8>,
+}
+
+impl<W: Write + Send> SinkTask for ConsoleTask<W> {
+    async fn put(&mut self, batch: SinkBatch, _: &OutcomeSender) -> Result<(), PutError> {
+        self.lines.clear();
+        for record in batch.records() {
+            self.format.write(&record, &mut self.lines);
+        }
+        // Whoever reads the output has gone: that won't get better.
+        let written = self
+            .output
+            .write_all(&self.lines)
+            .and_then(|()| self.output.flush());
+        written
+            .map_err(|error| PutError::fatal(format!("standard output can't be written: {error}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use sharegroup_sink::{Outcomes, OwnedRecord};
+    use sharegroup_wire::TopicId;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn each_record_is_printed_as_a_line() {
+        let records = ["one", "two"].map(|value| OwnedRecord {
+            value: Some(Bytes::from(value)),
+            ..OwnedRecord::default()
+        });
+        let batch = SinkBatch::from_records("t", TopicId::ZERO, 0, records.to_vec());
+        let sender = Outcomes::of(&batch).sender();
+        let mut task = ConsoleTask {
+            format: Format::Value,
+            output: Vec::new(),
+            lines: Vec::new(),
+        };
+        SinkTask::put(&mut task, batch, &sender).await.unwrap();
+        assert_eq!(task.output, b"one\ntwo\n");
+    }
+}
