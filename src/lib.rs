@@ -1,1 +1,35 @@
-//! sharegroup
+//! Kafka share groups (KIP-932) for Rust, without librdkafka and without a JVM.
+//!
+//! * [`consumer`]: consume a topic as a queue: [`ShareConsumer`], the producer and the admin client.
+//! * [`sink`]: move records to outside systems: tasks, workers, Kafka Connect's configuration.
+//! * [`wire`]: the protocol alone: messages, record batches, connections.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use sharegroup::ShareConsumer;
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut consumer = ShareConsumer::builder("localhost:9092")
+//!     .group_id("orders")
+//!     .topics(["orders"])
+//!     .build()
+//!     .await?;
+//! while let Some(batch) = consumer.poll().await? {
+//!     for record in batch.records() {
+//!         println!("{}: {:?}", record.offset, record.value);
+//!     }
+//!     batch.accept(); // settle one by one with `settle`; dropped records come again
+//! }
+//! consumer.close(Duration::from_secs(5)).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+pub use sharegroup_consumer as consumer;
+pub use sharegroup_sink as sink;
+pub use sharegroup_wire as wire;
+
+pub use sharegroup_consumer::{
+    Acknowledge, ClientConfig, CommitReport, OpenError, PollError, Record, ShareBatch,
+    ShareConsumer, ShareConsumerBuilder, ShareMetrics, ShareStatus,
+};

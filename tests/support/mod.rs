@@ -1,0 +1,358 @@
+//! What the end-to-end tests share: the program as a process, and what it wrote.
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    missing_docs
+)]
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sharegroup_launcher::Kafka;
+
+/// The program: `SHAREGROUP_BIN`, or built now.
+pub fn binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| std::env::var_os("SHAREGROUP_BIN").map_or_else(build, PathBuf::from))
+}
+
+fn build() -> PathBuf {
+    let output = Command::new(env!("CARGO"))
+        .args([
+            "build",
+            "--release",
+            "--package",
+            "sharegroup-cli",
+            "--message-format",
+            "json",
+        ])
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "the program builds");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let executables = text
+        .lines()
+        .filter_map(|line| line.split("\"executable\":\"").nth(1)?.split('"').next());
+    executables
+        .map(PathBuf::from)
+        .next_back()
+        .expect("cargo names the program")
+}
+
+/// Waits for a condition, looked at every 10 ms.
+///
+/// # Panics
+/// After the time allowed.
+pub fn wait_for(what: &str, within: Duration, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + within;
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what}: not within {within:?}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A temporary folder that goes away at the end.
+#[derive(Debug)]
+pub struct Folder(PathBuf);
+
+impl Folder {
+    pub fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("sharegroup-{name}-{}", std::process::id()));
+        drop(fs::remove_dir_all(&path));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+/// One `sharegroup run`: its worker and connector file, its output files, its log.
+#[derive(Debug)]
+pub struct Run {
+    pub child: Child,
+    log: PathBuf,
+}
+
+/// What a run is told.
+#[derive(Debug)]
+pub struct RunPlan<'a> {
+    pub name: &'a str,
+    pub kafka: &'a Kafka,
+    pub folder: &'a Folder,
+    pub topic: &'a str,
+    pub group: &'a str,
+    pub tasks: usize,
+    /// More lines of the connector file.
+    pub more: &'a str,
+    /// More arguments.
+    pub arguments: &'a [&'a str],
+}
+
+impl Run {
+    /// Starts the program with a file sink that writes `<name>-<task>.out` in the folder.
+    pub fn start(plan: &RunPlan<'_>) -> Self {
+        let RunPlan {
+            name,
+            kafka,
+            folder,
+            topic,
+            group,
+            tasks,
+            more,
+            arguments,
+        } = *plan;
+        let worker = folder.write(
+            &format!("{name}-worker.properties"),
+            &format!(
+                "bootstrap.servers={}\nkey.converter=org.apache.kafka.connect.converters.ByteArrayConverter\n\
+                 value.converter=org.apache.kafka.connect.converters.ByteArrayConverter\nconsumer.group.protocol=share\n",
+                kafka.bootstrap_servers()
+            ),
+        );
+        let output = folder.join(&format!("{name}-${{task}}.out"));
+        let connector = folder.write(
+            &format!("{name}-sink.properties"),
+            &format!(
+                "name={name}\nconnector.class=FileStreamSink\ntopics={topic}\ntasks.max={tasks}\nfile={}\nshare.group.id={group}\n{more}\n",
+                output.display()
+            ),
+        );
+        let log = folder.join(&format!("{name}.log"));
+        let file = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .unwrap();
+        let child = Command::new(binary())
+            .arg("run")
+            .arg(&worker)
+            .arg(&connector)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().unwrap())
+            .stderr(file)
+            .spawn()
+            .expect("the program starts");
+        Self { child, log }
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    pub fn signal(&self, signal: &str) {
+        let status = Command::new("kill")
+            .arg(signal)
+            .arg(self.child.id().to_string())
+            .status()
+            .unwrap();
+        assert!(status.success(), "kill {signal}");
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// After the time allowed.
+    pub fn wait(&mut self, within: Duration) -> ExitStatus {
+        let deadline = Instant::now() + within;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "the program did not end within {within:?}; its log:\n{}",
+                self.log()
+            );
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// The output files of a run: how many lines, without reading them into memory at once.
+pub fn lines(folder: &Folder, name: &str) -> u64 {
+    output_files(folder, name)
+        .iter()
+        .map(|path| {
+            fs::read(path)
+                .unwrap()
+                .iter()
+                .filter(|byte| **byte == b'\n')
+                .count() as u64
+        })
+        .sum()
+}
+
+fn output_files(folder: &Folder, name: &str) -> Vec<PathBuf> {
+    let mut files: Vec<_> = fs::read_dir(&folder.0)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            path.file_name().is_some_and(|file| {
+                let file = file.to_string_lossy();
+                file.starts_with(name) && file.ends_with(".out")
+            })
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+/// What was written by all runs of a folder: how often each value.
+#[derive(Debug, Default)]
+pub struct Written {
+    values: BTreeMap<u64, u32>,
+}
+
+impl Written {
+    /// Reads every output file. A half line at the end of a killed run's file is no value.
+    pub fn read(folder: &Folder) -> Self {
+        let mut written = Self::default();
+        for path in output_files(folder, "") {
+            let text = fs::read(&path).unwrap();
+            let whole = text
+                .iter()
+                .rposition(|byte| *byte == b'\n')
+                .map_or(0, |end| end + 1);
+            for line in text[..whole]
+                .split(|byte| *byte == b'\n')
+                .filter(|line| !line.is_empty())
+            {
+                let value = std::str::from_utf8(line)
+                    .ok()
+                    .and_then(|line| line.parse().ok());
+                let value = value.unwrap_or_else(|| {
+                    panic!(
+                        "{}: strange line {:?}",
+                        path.display(),
+                        String::from_utf8_lossy(line)
+                    )
+                });
+                *written.values.entry(value).or_default() += 1;
+            }
+        }
+        written
+    }
+
+    pub fn distinct(&self) -> u64 {
+        self.values.len() as u64
+    }
+
+    pub fn duplicates(&self) -> u64 {
+        self.values
+            .values()
+            .map(|count| u64::from(*count) - 1)
+            .sum()
+    }
+
+    /// The first values of `0..count` that are missing.
+    pub fn missing(&self, count: u64) -> Vec<u64> {
+        (0..count)
+            .filter(|value| !self.values.contains_key(value))
+            .take(10)
+            .collect()
+    }
+}
+
+pub fn create_topic(kafka: &Kafka, topic: &str, partitions: u32, replication: u32) {
+    let (partitions, replication) = (partitions.to_string(), replication.to_string());
+    let servers = kafka.bootstrap_servers();
+    let arguments = [
+        "--bootstrap-server",
+        &servers,
+        "--create",
+        "--topic",
+        topic,
+        "--partitions",
+        &partitions,
+        "--replication-factor",
+        &replication,
+    ];
+    kafka
+        .tool("org.apache.kafka.tools.TopicCommand", arguments)
+        .unwrap();
+}
+
+/// Kafka's own producer writes the values 0, 1, … as text.
+pub fn produce(kafka: &Kafka, topic: &str, count: u64) {
+    let status = producer(kafka, topic, count)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success(), "VerifiableProducer ended with {status}");
+}
+
+pub fn producer(kafka: &Kafka, topic: &str, count: u64) -> Command {
+    let servers = kafka.bootstrap_servers();
+    let count = count.to_string();
+    kafka.tool_command(
+        "org.apache.kafka.tools.VerifiableProducer",
+        [
+            "--bootstrap-server",
+            &servers,
+            "--topic",
+            topic,
+            "--max-messages",
+            &count,
+            "--acks",
+            "-1",
+        ],
+    )
+}
+
+/// Lag of a group as Kafka's own tool tells it, summed over its partitions.
+pub fn lag(kafka: &Kafka, group: &str) -> Option<u64> {
+    let servers = kafka.bootstrap_servers();
+    let output = kafka
+        .tool(
+            "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
+            [
+                "--bootstrap-server",
+                &servers,
+                "--describe",
+                "--offsets",
+                "--group",
+                group,
+            ],
+        )
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let rows = text
+        .lines()
+        .filter(|line| line.split_whitespace().next() == Some(group));
+    let lags: Option<Vec<u64>> = rows
+        .map(|row| row.split_whitespace().last()?.parse().ok())
+        .collect();
+    lags.filter(|lags| !lags.is_empty())
+        .map(|lags| lags.iter().sum())
+}
