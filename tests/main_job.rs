@@ -25,7 +25,7 @@ fn a_killed_process_loses_nothing_and_repeats_at_most_what_it_held() {
     let folder = Folder::new("killed");
     create_topic(&kafka, "jobs", 4, 1);
     let produced = Instant::now();
-    produce(&kafka, "jobs", RECORDS);
+    produce(&kafka, &folder, "jobs", RECORDS);
     println!("produced {RECORDS} records in {:?}", produced.elapsed());
 
     let plan = |name| RunPlan {
@@ -79,7 +79,7 @@ fn a_stop_in_the_middle_repeats_nothing() {
     };
     let folder = Folder::new("stopped");
     create_topic(&kafka, "jobs", 4, 1);
-    produce(&kafka, "jobs", RECORDS);
+    produce(&kafka, &folder, "jobs", RECORDS);
     let plan = |name, arguments| RunPlan {
         name,
         kafka: &kafka,
@@ -125,10 +125,8 @@ fn three_brokers_of_which_one_dies_and_comes_back_lose_nothing() {
     };
     let folder = Folder::new("three");
     create_topic(&kafka, "jobs", 6, 3);
-    let mut producing = producer(&kafka, "jobs", RECORDS)
+    let mut producing = producer(&kafka, &folder, "jobs", RECORDS)
         .args(["--throughput", "15000"])
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::null())
         .spawn()
         .unwrap();
     let mut run = Run::start(&RunPlan {

@@ -303,19 +303,20 @@ pub fn create_topic(kafka: &Kafka, topic: &str, partitions: u32, replication: u3
 }
 
 /// Kafka's own producer writes the values 0, 1, … as text.
-pub fn produce(kafka: &Kafka, topic: &str, count: u64) {
-    let status = producer(kafka, topic, count)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .unwrap();
+pub fn produce(kafka: &Kafka, folder: &Folder, topic: &str, count: u64) {
+    let status = producer(kafka, folder, topic, count).status().unwrap();
     assert!(status.success(), "VerifiableProducer ended with {status}");
 }
 
-pub fn producer(kafka: &Kafka, topic: &str, count: u64) -> Command {
+/// The same as a command. It retries for ever: by default it would count a lost broker as an error.
+pub fn producer(kafka: &Kafka, folder: &Folder, topic: &str, count: u64) -> Command {
     let servers = kafka.bootstrap_servers();
     let count = count.to_string();
-    kafka.tool_command(
+    let config = folder.write(
+        "producer.properties",
+        "retries=2147483647\ndelivery.timeout.ms=180000\n",
+    );
+    let mut command = kafka.tool_command(
         "org.apache.kafka.tools.VerifiableProducer",
         [
             "--bootstrap-server",
@@ -327,7 +328,13 @@ pub fn producer(kafka: &Kafka, topic: &str, count: u64) -> Command {
             "--acks",
             "-1",
         ],
-    )
+    );
+    command
+        .arg("--command-config")
+        .arg(config)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command
 }
 
 /// Lag of a group as Kafka's own tool tells it, summed over its partitions.
