@@ -625,7 +625,8 @@ const TUNED: &str = "the client tunes this itself";
 ///
 /// Case and the separators `_`, `-` and `.` don't count; beyond that one slip is allowed in short
 /// keys and two in keys of more than five characters.
-pub(super) fn nearest<'a>(
+#[must_use]
+pub fn nearest<'a>(
     key: &str,
     candidates: impl Iterator<Item = std::borrow::Cow<'a, str>>,
 ) -> Option<String> {

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 pub use connector::ConnectorConfig;
 pub use consumer::{AcknowledgementMode, ConsumerSettings, StartPosition};
-pub use keys::{KeyDef, ValueKind};
+pub use keys::{KeyDef, ValueKind, nearest};
 pub use problem::{ConfigProblem, Severity};
 pub use properties::Properties;
 pub use worker::{OverridePolicy, WorkerConfig};
