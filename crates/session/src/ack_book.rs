@@ -477,6 +477,9 @@ impl AckBook {
     /// Reports what lost its lock to time and releases what waited for it. Returns whether anything
     /// became ready to be sent.
     pub(crate) fn pass_time(&mut self, now: Instant) -> bool {
+        if self.next_time().is_none_or(|at| at > now) {
+            return false;
+        }
         let ids: Vec<_> = self.acquisitions.keys().copied().collect();
         let mut due = Vec::new();
         for id in ids {
