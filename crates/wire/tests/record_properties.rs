@@ -166,8 +166,9 @@ proptest! {
 
     #[test]
     fn records_cut_at_any_byte_under_a_right_crc_are_an_error(codec in codec(), records in records(5)) {
-        prop_assume!(!records.is_empty());
         let bytes = build(codec, &records);
+        // An empty batch has nothing to cut.
+        let bytes = if records.is_empty() { bytes.slice(..61) } else { bytes };
         for size in 61..bytes.len() {
             let batch = RecordBatch::read(with_length_and_crc(bytes[..size].to_vec())).unwrap();
             let mut index = Vec::new();
@@ -255,7 +256,9 @@ proptest! {
 
     #[test]
     fn a_cut_stream_is_an_error(codec in codec(), data in content(2000)) {
-        prop_assume!(codec != Compression::None && !data.is_empty());
+        if codec == Compression::None || data.is_empty() {
+            return Ok(());
+        }
         let compressed = compress(codec, &data).unwrap();
         for size in 0..compressed.len() {
             match decompress(codec, &compressed[..size], &LIMITS) {

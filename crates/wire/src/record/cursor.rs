@@ -25,6 +25,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The same position with an end `size` bytes ahead.
+    #[inline(always)]
     pub(super) fn limited(&self, size: usize) -> Result<Self, RecordErrorKind> {
         let end = self
             .at
@@ -34,7 +35,7 @@ impl<'a> Cursor<'a> {
         Ok(Self { bytes, at: self.at })
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn byte(&mut self) -> Result<u8, RecordErrorKind> {
         let byte = *self.bytes.get(self.at).ok_or(RecordErrorKind::Truncated)?;
         self.at += 1;
@@ -42,56 +43,45 @@ impl<'a> Cursor<'a> {
     }
 
     /// A zigzag integer of at most 5 bytes.
-    #[inline]
+    #[inline(always)]
     pub(super) fn varint(&mut self) -> Result<i32, RecordErrorKind> {
-        let byte = self.byte()?;
-        let raw = if byte < 0x80 {
-            u32::from(byte)
-        } else {
-            self.long_u32(byte)?
-        };
+        let raw = self.raw(LONG_BYTES_MAX_32)?;
+        // Bits beyond 32 fall off, as they do in Java.
+        #[allow(clippy::cast_possible_truncation)]
+        let raw = raw as u32;
         Ok((raw >> 1).cast_signed() ^ -(raw & 1).cast_signed())
     }
 
     /// A zigzag integer of at most 10 bytes.
-    #[inline]
+    #[inline(always)]
     pub(super) fn varlong(&mut self) -> Result<i64, RecordErrorKind> {
-        let byte = self.byte()?;
-        let raw = if byte < 0x80 {
-            u64::from(byte)
-        } else {
-            self.long_u64(byte)?
-        };
+        let raw = self.raw(LONG_BYTES_MAX_64)?;
         Ok((raw >> 1).cast_signed() ^ -(raw & 1).cast_signed())
     }
 
-    fn long_u32(&mut self, first: u8) -> Result<u32, RecordErrorKind> {
-        let mut raw = u32::from(first & 0x7f);
-        for shift in [7, 14, 21, 28] {
-            let byte = self.byte()?;
-            // Bits beyond 32 fall off, as they do in Java.
-            raw |= u32::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Ok(raw);
-            }
+    /// Most integers have one byte or two.
+    #[inline(always)]
+    fn raw(&mut self, bytes_max: usize) -> Result<u64, RecordErrorKind> {
+        let first = self.byte()?;
+        if first < 0x80 {
+            return Ok(u64::from(first));
         }
-        Err(RecordErrorKind::VarintTooLong)
-    }
-
-    fn long_u64(&mut self, first: u8) -> Result<u64, RecordErrorKind> {
-        let mut raw = u64::from(first & 0x7f);
-        for shift in [7, 14, 21, 28, 35, 42, 49, 56, 63] {
-            let byte = self.byte()?;
-            raw |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Ok(raw);
-            }
+        let second = self.byte()?;
+        let raw = u64::from(first & 0x7f) | u64::from(second & 0x7f) << 7;
+        if second < 0x80 {
+            return Ok(raw);
         }
-        Err(RecordErrorKind::VarintTooLong)
+        let (raw, size) = long(
+            self.bytes.get(self.at..).unwrap_or_default(),
+            raw,
+            bytes_max,
+        )?;
+        self.at += size;
+        Ok(raw)
     }
 
     /// A field of `length` bytes.
-    #[inline]
+    #[inline(always)]
     pub(super) fn field(&mut self, length: i32) -> Result<Span, RecordErrorKind> {
         let size =
             usize::try_from(length).map_err(|_| RecordErrorKind::NegativeLength { length })?;
@@ -104,11 +94,31 @@ impl<'a> Cursor<'a> {
     }
 
     /// A length and its field; −1 is null.
-    #[inline]
+    #[inline(always)]
     pub(super) fn nullable(&mut self) -> Result<Span, RecordErrorKind> {
         match self.varint()? {
             -1 => Ok(Span::NULL),
             length => self.field(length),
         }
     }
+}
+
+/// Bytes that may follow the first two.
+const LONG_BYTES_MAX_32: usize = 3;
+const LONG_BYTES_MAX_64: usize = 8;
+
+/// The rest of an integer after two bytes, and how many bytes that took.
+#[inline(never)]
+fn long(bytes: &[u8], mut raw: u64, bytes_max: usize) -> Result<(u64, usize), RecordErrorKind> {
+    for (index, byte) in bytes.iter().take(bytes_max).enumerate() {
+        raw |= u64::from(byte & 0x7f) << (14 + 7 * index);
+        if *byte < 0x80 {
+            return Ok((raw, index + 1));
+        }
+    }
+    Err(if bytes.len() < bytes_max {
+        RecordErrorKind::Truncated
+    } else {
+        RecordErrorKind::VarintTooLong
+    })
 }

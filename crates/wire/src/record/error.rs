@@ -156,7 +156,7 @@ pub enum RecordErrorKind {
     #[error("{left} bytes follow its last field")]
     RecordLength {
         /// Bytes left over.
-        left: usize,
+        left: u32,
     },
     /// An offset outside the batch, or not above the one before it.
     #[error("offset delta {delta} is out of order or outside the batch")]
@@ -168,7 +168,7 @@ pub enum RecordErrorKind {
     #[error("{left} bytes follow the last record")]
     TrailingBytes {
         /// How many.
-        left: usize,
+        left: u32,
     },
 }
 

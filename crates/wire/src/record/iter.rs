@@ -60,6 +60,8 @@ impl<'a> SpanIter<'a> {
         self.payload
     }
 
+    // Inlined, so that positions stay in registers: calls cost half of the time per record.
+    #[inline(always)]
     fn record(&mut self, cursor: &mut Cursor<'a>) -> Result<RecordSpan, RecordErrorKind> {
         let length = cursor.varint()?;
         let size =
@@ -76,7 +78,7 @@ impl<'a> SpanIter<'a> {
         let (headers, header_count) = headers(cursor)?;
         if cursor.left() > 0 {
             return Err(RecordErrorKind::RecordLength {
-                left: cursor.left(),
+                left: u32::try_from(cursor.left()).unwrap_or(u32::MAX),
             });
         }
         // Past i32::MAX no further record passes the check above: count ends there too.
@@ -107,7 +109,7 @@ impl<'a> SpanIter<'a> {
 }
 
 /// Walks over the headers, so that later iteration can't fail.
-#[inline]
+#[inline(always)]
 fn headers(cursor: &mut Cursor<'_>) -> Result<(Span, u32), RecordErrorKind> {
     let count = cursor.varint()?;
     let start = cursor.position();
@@ -134,7 +136,7 @@ impl Iterator for SpanIter<'_> {
         }
         if self.index == self.count {
             self.done = true;
-            let left = self.payload.len() - self.at;
+            let left = u32::try_from(self.payload.len() - self.at).unwrap_or(u32::MAX);
             return (left > 0)
                 .then(|| Err(self.fail(self.at, RecordErrorKind::TrailingBytes { left })));
         }
