@@ -18,7 +18,8 @@ impl Backoff {
         let doublings = failures.saturating_sub(1).min(20);
         let base = self.first.saturating_mul(1 << doublings).min(self.max);
         // Never zero, whatever is configured: a failing loop must not spin.
-        base.mul_f64(0.8 + 0.4 * jitter.fraction()).max(Duration::from_millis(1))
+        base.mul_f64(0.8 + 0.4 * jitter.fraction())
+            .max(Duration::from_millis(1))
     }
 }
 
@@ -56,12 +57,26 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_the_maximum_within_a_fifth() {
-        let backoff = Backoff { first: Duration::from_millis(100), max: Duration::from_secs(1) };
+        let backoff = Backoff {
+            first: Duration::from_millis(100),
+            max: Duration::from_secs(1),
+        };
         let jitter = Jitter::seeded(7);
-        for (failures, expected) in [(0, 100), (1, 100), (2, 200), (3, 400), (4, 800), (5, 1000), (u32::MAX, 1000)] {
+        for (failures, expected) in [
+            (0, 100),
+            (1, 100),
+            (2, 200),
+            (3, 400),
+            (4, 800),
+            (5, 1000),
+            (u32::MAX, 1000),
+        ] {
             for _ in 0..100 {
                 let delay = backoff.delay(failures, &jitter).as_millis();
-                assert!((expected * 8 / 10..=expected * 12 / 10).contains(&delay), "{failures}: {delay}");
+                assert!(
+                    (expected * 8 / 10..=expected * 12 / 10).contains(&delay),
+                    "{failures}: {delay}"
+                );
             }
         }
     }

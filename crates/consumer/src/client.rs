@@ -125,28 +125,43 @@ impl ClientConfig {
     }
 
     pub(crate) const fn retry_backoff(&self) -> Backoff {
-        Backoff { first: self.retry_backoff, max: self.retry_backoff_max }
+        Backoff {
+            first: self.retry_backoff,
+            max: self.retry_backoff_max,
+        }
     }
 
     pub(crate) const fn reconnect_backoff(&self) -> Backoff {
-        Backoff { first: self.reconnect_backoff, max: self.reconnect_backoff_max }
+        Backoff {
+            first: self.reconnect_backoff,
+            max: self.reconnect_backoff_max,
+        }
     }
 }
 
 const BOOTSTRAP_SERVERS: &str = "bootstrap.servers";
 
 fn servers(list: &str) -> Result<Vec<Address>, ConfigError> {
-    Address::parse_list(list).map_err(|source| ConfigError::Address { key: BOOTSTRAP_SERVERS, source })
+    Address::parse_list(list).map_err(|source| ConfigError::Address {
+        key: BOOTSTRAP_SERVERS,
+        source,
+    })
 }
 
 /// A duration in milliseconds, as Kafka writes it: an integer from 0 to 2³¹−1.
 pub(crate) fn milliseconds(key: &str, value: &str) -> Result<Duration, ConfigError> {
-    let number = value.trim().parse::<u64>().ok().filter(|number| *number <= i32::MAX as u64);
-    number.map(Duration::from_millis).ok_or_else(|| ConfigError::InvalidValue {
-        key: key.to_owned(),
-        value: value.to_owned(),
-        expected: "a number of milliseconds from 0 to 2147483647",
-    })
+    let number = value
+        .trim()
+        .parse::<u64>()
+        .ok()
+        .filter(|number| *number <= i32::MAX as u64);
+    number
+        .map(Duration::from_millis)
+        .ok_or_else(|| ConfigError::InvalidValue {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            expected: "a number of milliseconds from 0 to 2147483647",
+        })
 }
 
 #[cfg(test)]
@@ -157,7 +172,11 @@ mod tests {
     fn every_listed_key_is_known_and_others_are_not() {
         let mut config = ClientConfig::new("a:1").unwrap();
         for key in ClientConfig::keys() {
-            let value = if *key == BOOTSTRAP_SERVERS { "b:2" } else { "1234" };
+            let value = if *key == BOOTSTRAP_SERVERS {
+                "b:2"
+            } else {
+                "1234"
+            };
             assert_eq!(config.set(key, value), Ok(true), "{key}");
         }
         assert_eq!(config.bootstrap_servers, [Address::new("b", 2)]);
@@ -169,10 +188,22 @@ mod tests {
     fn a_bad_value_names_its_key() {
         let mut config = ClientConfig::new("a:1").unwrap();
         for value in ["", "-1", "1s", "2147483648"] {
-            let error = config.set("request.timeout.ms", value).unwrap_err().to_string();
-            assert!(error.contains("request.timeout.ms") && error.contains("milliseconds"), "{error}");
+            let error = config
+                .set("request.timeout.ms", value)
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.contains("request.timeout.ms") && error.contains("milliseconds"),
+                "{error}"
+            );
         }
-        assert!(config.set("bootstrap.servers", "a").unwrap_err().to_string().contains("bootstrap.servers"));
+        assert!(
+            config
+                .set("bootstrap.servers", "a")
+                .unwrap_err()
+                .to_string()
+                .contains("bootstrap.servers")
+        );
         assert_eq!(config.request_timeout, Duration::from_secs(30));
     }
 }

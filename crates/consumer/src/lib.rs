@@ -35,6 +35,7 @@ pub mod error;
 mod lock;
 mod metrics;
 mod observer;
+pub mod producer;
 mod report;
 mod shared;
 mod status;

@@ -14,7 +14,10 @@ pub struct TopicPartition {
 impl TopicPartition {
     /// Of a topic's name and a partition index.
     pub fn new(topic: impl Into<String>, partition: i32) -> Self {
-        Self { topic: topic.into(), partition }
+        Self {
+            topic: topic.into(),
+            partition,
+        }
     }
 }
 

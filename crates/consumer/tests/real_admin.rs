@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use sharegroup_consumer::TopicPartition;
-use sharegroup_consumer::admin::{Admin, AdminError, ConfigSource, GroupType, LogPosition, Resource};
+use sharegroup_consumer::admin::{
+    Admin, AdminError, ConfigSource, GroupType, LogPosition, Resource,
+};
 use sharegroup_consumer::client::ClientConfig;
 use sharegroup_launcher::Kafka;
 use sharegroup_wire::ErrorCode;
@@ -20,7 +22,9 @@ fn admin(kafka: &Kafka) -> Admin {
 
 #[tokio::test]
 async fn topics_groups_configurations_and_offsets_round_trip() {
-    let Some(kafka) = Kafka::builder().start_or_skip().unwrap() else { return };
+    let Some(kafka) = Kafka::builder().start_or_skip().unwrap() else {
+        return;
+    };
     let admin = admin(&kafka);
     assert_eq!(admin.share_version().await, Ok(Some(2)));
 
@@ -31,24 +35,59 @@ async fn topics_groups_configurations_and_offsets_round_trip() {
 
     admin.delete_topic("orders").await.unwrap();
     let error = admin.delete_topic("orders").await.unwrap_err();
-    assert_eq!(error.code(), Some(ErrorCode::UnknownTopicOrPartition), "{error}");
+    assert_eq!(
+        error.code(),
+        Some(ErrorCode::UnknownTopicOrPartition),
+        "{error}"
+    );
 }
 
 async fn topics(admin: &Admin) {
     assert_eq!(admin.find_topic("orders").await, Ok(None));
-    let created = admin.create_topic("orders", 4, -1, &[("retention.ms", "86400000")]).await.unwrap();
-    assert_eq!((created.partition_count, created.replication_factor), (4, 1));
+    let created = admin
+        .create_topic("orders", 4, -1, &[("retention.ms", "86400000")])
+        .await
+        .unwrap();
+    assert_eq!(
+        (created.partition_count, created.replication_factor),
+        (4, 1)
+    );
     let error = admin.create_topic("orders", 4, -1, &[]).await.unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::TopicAlreadyExists));
-    assert!(matches!(&error, AdminError::Broker { resource: Resource::Topic(t), .. } if t == "orders"), "{error}");
+    assert!(
+        matches!(&error, AdminError::Broker { resource: Resource::Topic(t), .. } if t == "orders"),
+        "{error}"
+    );
     let error = admin.create_topic("three", 1, 3, &[]).await.unwrap_err();
-    assert_eq!(error.code(), Some(ErrorCode::InvalidReplicationFactor), "{error}");
+    assert_eq!(
+        error.code(),
+        Some(ErrorCode::InvalidReplicationFactor),
+        "{error}"
+    );
 
     let topic = admin.describe_topics(&["orders"]).await.unwrap().remove(0);
     assert_eq!(topic.id, created.id);
-    assert_eq!(topic.partitions.iter().map(|p| p.partition).collect::<Vec<_>>(), [0, 1, 2, 3]);
-    assert!(topic.partitions.iter().all(|partition| partition.leader.is_some()));
-    let names: Vec<_> = admin.list_topics().await.unwrap().into_iter().map(|topic| topic.name).collect();
+    assert_eq!(
+        topic
+            .partitions
+            .iter()
+            .map(|p| p.partition)
+            .collect::<Vec<_>>(),
+        [0, 1, 2, 3]
+    );
+    assert!(
+        topic
+            .partitions
+            .iter()
+            .all(|partition| partition.leader.is_some())
+    );
+    let names: Vec<_> = admin
+        .list_topics()
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|topic| topic.name)
+        .collect();
     assert!(names.contains(&"orders".to_owned()), "{names:?}");
 
     let configs = admin.topic_configs("orders").await.unwrap();
@@ -60,31 +99,91 @@ async fn topics(admin: &Admin) {
 async fn group_configs(admin: &Admin) {
     let key = "share.auto.offset.reset";
     let before = admin.group_configs("workers").await.unwrap();
-    assert!(before.get(key).is_none_or(|value| !value.is_set()), "{before:?}");
-    admin.set_group_config("workers", key, "earliest").await.unwrap();
+    assert!(
+        before.get(key).is_none_or(|value| !value.is_set()),
+        "{before:?}"
+    );
+    admin
+        .set_group_config("workers", key, "earliest")
+        .await
+        .unwrap();
     let after = admin.group_configs("workers").await.unwrap();
-    assert_eq!((after[key].value.as_deref(), after[key].source), (Some("earliest"), ConfigSource::Group));
-    assert!(after.iter().all(|(name, value)| name == key || !value.is_set()), "{after:?}");
-    let error = admin.set_group_config("workers", key, "soonest").await.unwrap_err();
+    assert_eq!(
+        (after[key].value.as_deref(), after[key].source),
+        (Some("earliest"), ConfigSource::Group)
+    );
+    assert!(
+        after
+            .iter()
+            .all(|(name, value)| name == key || !value.is_set()),
+        "{after:?}"
+    );
+    let error = admin
+        .set_group_config("workers", key, "soonest")
+        .await
+        .unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::InvalidConfig));
-    assert!(error.to_string().contains(key) && error.to_string().contains("workers"), "{error}");
+    assert!(
+        error.to_string().contains(key) && error.to_string().contains("workers"),
+        "{error}"
+    );
 }
 
 async fn log_offsets(admin: &Admin, kafka: &Kafka) {
     let servers = kafka.bootstrap_servers();
-    let arguments = ["--topic", "orders", "--num-records", "1000", "--record-size", "10", "--throughput", "-1"];
-    let output =
-        kafka.tool(PRODUCER_PERFORMANCE, arguments.into_iter().chain(["--bootstrap-server", &servers])).unwrap();
+    let arguments = [
+        "--topic",
+        "orders",
+        "--num-records",
+        "1000",
+        "--record-size",
+        "10",
+        "--throughput",
+        "-1",
+    ];
+    let output = kafka
+        .tool(
+            PRODUCER_PERFORMANCE,
+            arguments
+                .into_iter()
+                .chain(["--bootstrap-server", &servers]),
+        )
+        .unwrap();
     assert!(output.status.success(), "{output:?}");
-    let partitions: Vec<_> = (0..4).map(|partition| TopicPartition::new("orders", partition)).collect();
-    let earliest = admin.log_offsets(&partitions, LogPosition::Earliest).await.unwrap();
-    assert!(earliest.iter().all(|found| found.offset == 0), "{earliest:?}");
-    let latest = admin.log_offsets(&partitions, LogPosition::Latest).await.unwrap();
-    assert_eq!(latest.iter().map(|found| found.offset).sum::<i64>(), 1000, "{latest:?}");
+    let partitions: Vec<_> = (0..4)
+        .map(|partition| TopicPartition::new("orders", partition))
+        .collect();
+    let earliest = admin
+        .log_offsets(&partitions, LogPosition::Earliest)
+        .await
+        .unwrap();
+    assert!(
+        earliest.iter().all(|found| found.offset == 0),
+        "{earliest:?}"
+    );
+    let latest = admin
+        .log_offsets(&partitions, LogPosition::Latest)
+        .await
+        .unwrap();
+    assert_eq!(
+        latest.iter().map(|found| found.offset).sum::<i64>(),
+        1000,
+        "{latest:?}"
+    );
     assert_eq!(latest[3].partition, partitions[3]);
-    let error = admin.log_offsets(&[TopicPartition::new("nowhere", 0)], LogPosition::Latest).await.unwrap_err();
-    assert_eq!(error.code(), Some(ErrorCode::UnknownTopicOrPartition), "{error}");
-    assert_eq!(admin.log_offsets(&[], LogPosition::Latest).await, Ok(Vec::new()));
+    let error = admin
+        .log_offsets(&[TopicPartition::new("nowhere", 0)], LogPosition::Latest)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.code(),
+        Some(ErrorCode::UnknownTopicOrPartition),
+        "{error}"
+    );
+    assert_eq!(
+        admin.log_offsets(&[], LogPosition::Latest).await,
+        Ok(Vec::new())
+    );
 }
 
 async fn share_group(admin: &Admin, kafka: &Kafka) {
@@ -92,28 +191,73 @@ async fn share_group(admin: &Admin, kafka: &Kafka) {
     let error = admin.describe_share_group("workers").await.unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::GroupIdNotFound), "{error}");
     let servers = kafka.bootstrap_servers();
-    let arguments = ["--topic", "orders", "--group", "workers", "--max-messages", "1000", "--timeout-ms", "30000"];
-    let output = kafka.tool(SHARE_CONSUMER, arguments.into_iter().chain(["--bootstrap-server", &servers])).unwrap();
+    let arguments = [
+        "--topic",
+        "orders",
+        "--group",
+        "workers",
+        "--max-messages",
+        "1000",
+        "--timeout-ms",
+        "30000",
+    ];
+    let output = kafka
+        .tool(
+            SHARE_CONSUMER,
+            arguments
+                .into_iter()
+                .chain(["--bootstrap-server", &servers]),
+        )
+        .unwrap();
     assert!(output.status.success(), "{output:?}");
 
     let group = admin.find_group("workers").await.unwrap().unwrap();
-    assert_eq!((group.group_type, group.state.as_str()), (GroupType::Share, "Empty"));
+    assert_eq!(
+        (group.group_type, group.state.as_str()),
+        (GroupType::Share, "Empty")
+    );
     let listed = admin.list_groups().await.unwrap();
-    assert!(listed.iter().any(|group| group.group_id == "workers" && group.group_type == GroupType::Share));
+    assert!(
+        listed
+            .iter()
+            .any(|group| group.group_id == "workers" && group.group_type == GroupType::Share)
+    );
     let described = admin.describe_share_group("workers").await.unwrap();
-    assert_eq!((described.state.as_str(), described.members.len()), ("Empty", 0));
+    assert_eq!(
+        (described.state.as_str(), described.members.len()),
+        ("Empty", 0)
+    );
 
     let offsets = admin.share_group_offsets("workers", None).await.unwrap();
-    assert_eq!(offsets.iter().map(|o| o.partition).collect::<Vec<_>>(), [0, 1, 2, 3]);
-    assert_eq!(offsets.iter().filter_map(|o| o.lag).sum::<i64>(), 0, "{offsets:?}");
-    let one = admin.share_group_offsets("workers", Some(&[("orders", &[2])])).await.unwrap();
+    assert_eq!(
+        offsets.iter().map(|o| o.partition).collect::<Vec<_>>(),
+        [0, 1, 2, 3]
+    );
+    assert_eq!(
+        offsets.iter().filter_map(|o| o.lag).sum::<i64>(),
+        0,
+        "{offsets:?}"
+    );
+    let one = admin
+        .share_group_offsets("workers", Some(&[("orders", &[2])]))
+        .await
+        .unwrap();
     assert_eq!(one, [offsets[2].clone()]);
-    assert_eq!(admin.share_group_offsets("nobody", None).await, Ok(Vec::new()));
+    assert_eq!(
+        admin.share_group_offsets("nobody", None).await,
+        Ok(Vec::new())
+    );
 }
 
 #[tokio::test]
 async fn share_groups_that_are_off_are_seen_by_the_feature() {
-    let Some(kafka) = Kafka::builder().feature("share.version", 0).start_or_skip().unwrap() else { return };
+    let Some(kafka) = Kafka::builder()
+        .feature("share.version", 0)
+        .start_or_skip()
+        .unwrap()
+    else {
+        return;
+    };
     let off = admin(&kafka).share_version().await.unwrap();
     assert!(off.is_none_or(|level| level == 0), "{off:?}");
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use sharegroup_wire::message::Message;
 use sharegroup_wire::message::describe_configs::{
-    DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult, DescribeConfigsResponse,
-    RESOURCE_GROUP, RESOURCE_TOPIC, SOURCE_DEFAULT, SOURCE_DYNAMIC_BROKER, SOURCE_DYNAMIC_DEFAULT_BROKER, SOURCE_GROUP,
-    SOURCE_STATIC_BROKER, SOURCE_TOPIC,
+    DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult,
+    DescribeConfigsResponse, RESOURCE_GROUP, RESOURCE_TOPIC, SOURCE_DEFAULT, SOURCE_DYNAMIC_BROKER,
+    SOURCE_DYNAMIC_DEFAULT_BROKER, SOURCE_GROUP, SOURCE_STATIC_BROKER, SOURCE_TOPIC,
 };
 use sharegroup_wire::message::incremental_alter_configs::{
     AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest, OPERATION_SET,
@@ -79,16 +79,28 @@ impl Admin {
     ///
     /// # Errors
     /// [`AdminError`]; GROUP_AUTHORIZATION_FAILED where DESCRIBE_CONFIGS on the group is not granted.
-    pub async fn group_configs(&self, group_id: &str) -> Result<BTreeMap<String, ConfigValue>, AdminError> {
-        self.configs(RESOURCE_GROUP, group_id, Resource::Group(group_id.to_owned())).await
+    pub async fn group_configs(
+        &self,
+        group_id: &str,
+    ) -> Result<BTreeMap<String, ConfigValue>, AdminError> {
+        self.configs(
+            RESOURCE_GROUP,
+            group_id,
+            Resource::Group(group_id.to_owned()),
+        )
+        .await
     }
 
     /// The configuration of a topic, by key.
     ///
     /// # Errors
     /// [`AdminError`].
-    pub async fn topic_configs(&self, topic: &str) -> Result<BTreeMap<String, ConfigValue>, AdminError> {
-        self.configs(RESOURCE_TOPIC, topic, Resource::Topic(topic.to_owned())).await
+    pub async fn topic_configs(
+        &self,
+        topic: &str,
+    ) -> Result<BTreeMap<String, ConfigValue>, AdminError> {
+        self.configs(RESOURCE_TOPIC, topic, Resource::Topic(topic.to_owned()))
+            .await
     }
 
     async fn configs(
@@ -102,7 +114,8 @@ impl Admin {
             let response = cluster.call_any(request).await?;
             described(response, resource)
         };
-        self.with_retries(DescribeConfigsRequest::NAME, Retry::Always, attempt).await
+        self.with_retries(DescribeConfigsRequest::NAME, Retry::Always, attempt)
+            .await
     }
 
     /// Sets one key of a group's configuration, such as `share.auto.offset.reset`. The group need
@@ -115,9 +128,17 @@ impl Admin {
     /// # Errors
     /// [`AdminError`]: INVALID_CONFIG for a key or value that the broker doesn't accept,
     /// GROUP_AUTHORIZATION_FAILED where ALTER_CONFIGS on the group is not granted.
-    pub async fn set_group_config(&self, group_id: &str, key: &str, value: &str) -> Result<(), AdminError> {
+    pub async fn set_group_config(
+        &self,
+        group_id: &str,
+        key: &str,
+        value: &str,
+    ) -> Result<(), AdminError> {
         let operation = IncrementalAlterConfigsRequest::NAME;
-        let resource = &Resource::GroupConfig { group_id: group_id.to_owned(), key: key.to_owned() };
+        let resource = &Resource::GroupConfig {
+            group_id: group_id.to_owned(),
+            key: key.to_owned(),
+        };
         let request = &IncrementalAlterConfigsRequest {
             resources: vec![AlterConfigsResource {
                 resource_type: RESOURCE_GROUP,
@@ -133,13 +154,28 @@ impl Admin {
         let attempt = |cluster: Cluster| async move {
             let response = cluster.call_any(request).await?;
             let result = response.responses.into_iter().next();
-            let result = result.ok_or_else(|| AdminError::PeerMisbehaved { operation, resource: resource.clone() })?;
-            let refused = |code| AdminError::broker(operation, resource.clone(), code, result.error_message);
+            let result = result.ok_or_else(|| AdminError::PeerMisbehaved {
+                operation,
+                resource: resource.clone(),
+            })?;
+            let refused =
+                |code| AdminError::broker(operation, resource.clone(), code, result.error_message);
             result.error_code.ok().map_err(refused)
         };
         self.with_retries(operation, Retry::Always, attempt).await?;
-        if timeout(VISIBLE_WITHIN, self.group_config_visible(group_id, key, value)).await.is_err() {
-            tracing::warn!(group_id, key, value, "Not every broker shows the new group configuration yet.");
+        if timeout(
+            VISIBLE_WITHIN,
+            self.group_config_visible(group_id, key, value),
+        )
+        .await
+        .is_err()
+        {
+            tracing::warn!(
+                group_id,
+                key,
+                value,
+                "Not every broker shows the new group configuration yet."
+            );
         }
         Ok(())
     }
@@ -152,7 +188,9 @@ impl Admin {
             let mut tries = 0;
             while let Ok(response) = self.cluster.call_broker(broker, &request).await
                 && let Ok(configs) = described(response, &resource)
-                && configs.get(key).is_some_and(|found| found.value.as_deref() != Some(value))
+                && configs
+                    .get(key)
+                    .is_some_and(|found| found.value.as_deref() != Some(value))
             {
                 tries += 1;
                 sleep(self.cluster.delay(VISIBLE_BACKOFF, tries)).await;
@@ -164,7 +202,10 @@ impl Admin {
 /// Longest wait until brokers show a new group configuration.
 const VISIBLE_WITHIN: Duration = Duration::from_secs(5);
 
-const VISIBLE_BACKOFF: Backoff = Backoff { first: Duration::from_millis(10), max: Duration::from_millis(200) };
+const VISIBLE_BACKOFF: Backoff = Backoff {
+    first: Duration::from_millis(10),
+    max: Duration::from_millis(200),
+};
 
 fn describe(resource_type: i8, name: &str, key: Option<&str>) -> DescribeConfigsRequest {
     DescribeConfigsRequest {
@@ -183,12 +224,23 @@ fn described(
 ) -> Result<BTreeMap<String, ConfigValue>, AdminError> {
     let operation = DescribeConfigsRequest::NAME;
     let result = response.results.into_iter().next();
-    let result = result.ok_or_else(|| AdminError::PeerMisbehaved { operation, resource: resource.clone() })?;
-    let refused = |code| AdminError::broker(operation, resource.clone(), code, result.error_message);
+    let result = result.ok_or_else(|| AdminError::PeerMisbehaved {
+        operation,
+        resource: resource.clone(),
+    })?;
+    let refused =
+        |code| AdminError::broker(operation, resource.clone(), code, result.error_message);
     result.error_code.ok().map_err(refused)?;
     let value = |config: DescribeConfigsResourceResult| {
         let source = ConfigSource::from_wire(config.config_source);
-        (config.name, ConfigValue { value: config.value, source, is_read_only: config.read_only })
+        (
+            config.name,
+            ConfigValue {
+                value: config.value,
+                source,
+                is_read_only: config.read_only,
+            },
+        )
     };
     Ok(result.configs.into_iter().map(value).collect())
 }

@@ -80,7 +80,12 @@ impl AdminError {
         code: ErrorCode,
         message: Option<String>,
     ) -> Self {
-        Self::Broker { operation, resource, code, message: message.filter(|text| !text.is_empty()) }
+        Self::Broker {
+            operation,
+            resource,
+            code,
+            message: message.filter(|text| !text.is_empty()),
+        }
     }
 
     /// Whether the same operation may succeed later.
@@ -119,13 +124,23 @@ const fn advice(code: ErrorCode) -> Option<&'static str> {
         ErrorCode::UnsupportedVersion => {
             "share groups may be off: turn them on with `kafka-features.sh --bootstrap-server HOST:PORT upgrade --feature share.version=1`"
         }
-        ErrorCode::TopicAuthorizationFailed => "grant the operation on the topic with kafka-acls.sh",
-        ErrorCode::GroupAuthorizationFailed => "grant the operation on the group with kafka-acls.sh",
-        ErrorCode::ClusterAuthorizationFailed => "grant the operation on the cluster with kafka-acls.sh",
+        ErrorCode::TopicAuthorizationFailed => {
+            "grant the operation on the topic with kafka-acls.sh"
+        }
+        ErrorCode::GroupAuthorizationFailed => {
+            "grant the operation on the group with kafka-acls.sh"
+        }
+        ErrorCode::ClusterAuthorizationFailed => {
+            "grant the operation on the cluster with kafka-acls.sh"
+        }
         ErrorCode::UnknownTopicOrPartition => "create the topic first, or check its name",
-        ErrorCode::InvalidReplicationFactor => "ask for at most as many replicas as there are brokers, or for -1",
+        ErrorCode::InvalidReplicationFactor => {
+            "ask for at most as many replicas as there are brokers, or for -1"
+        }
         ErrorCode::NonEmptyGroup => "stop the members of the group first",
-        ErrorCode::GroupIdNotFound => "check the group id; it may belong to a group of another type",
+        ErrorCode::GroupIdNotFound => {
+            "check the group id; it may belong to a group of another type"
+        }
         ErrorCode::RequestTimedOut => "the broker may still finish it: look before trying again",
         _ => return None,
     })

@@ -6,7 +6,9 @@ use sharegroup_wire::ErrorCode;
 use sharegroup_wire::id::{MemberEpoch, TopicId};
 use sharegroup_wire::message::Message;
 use sharegroup_wire::message::list_groups::{ListGroupsRequest, ListGroupsResponse, ListedGroup};
-use sharegroup_wire::message::share_group_describe::{DescribedGroup, Member, ShareGroupDescribeRequest};
+use sharegroup_wire::message::share_group_describe::{
+    DescribedGroup, Member, ShareGroupDescribeRequest,
+};
 
 use super::Admin;
 use super::error::{AdminError, Resource};
@@ -126,12 +128,16 @@ impl Admin {
             cluster.metadata(MetadataScope::Brokers).await?;
             let mut groups = Vec::new();
             for broker in cluster.brokers() {
-                let response = cluster.call_broker(broker, &ListGroupsRequest::default()).await?;
+                let response = cluster
+                    .call_broker(broker, &ListGroupsRequest::default())
+                    .await?;
                 groups.extend(listed(response, Resource::Broker(broker))?);
             }
             Ok(groups)
         };
-        let groups = self.with_retries(ListGroupsRequest::NAME, Retry::Always, attempt).await?;
+        let groups = self
+            .with_retries(ListGroupsRequest::NAME, Retry::Always, attempt)
+            .await?;
         let mut groups: Vec<_> = groups.into_iter().map(listing).collect();
         groups.sort_by(|a, b| a.group_id.cmp(&b.group_id));
         groups.dedup_by(|a, b| a.group_id == b.group_id);
@@ -144,9 +150,15 @@ impl Admin {
     /// # Errors
     /// [`AdminError`].
     pub async fn find_group(&self, group_id: &str) -> Result<Option<GroupListing>, AdminError> {
-        let response = self.cluster.call_coordinator(group_id, &ListGroupsRequest::default()).await?;
+        let response = self
+            .cluster
+            .call_coordinator(group_id, &ListGroupsRequest::default())
+            .await?;
         let groups = listed(response, Resource::Group(group_id.to_owned()))?;
-        Ok(groups.into_iter().find(|group| group.group_id == group_id).map(listing))
+        Ok(groups
+            .into_iter()
+            .find(|group| group.group_id == group_id)
+            .map(listing))
     }
 
     /// A share group with its members and their assignments.
@@ -154,23 +166,50 @@ impl Admin {
     /// # Errors
     /// [`AdminError::Broker`] with GROUP_ID_NOT_FOUND where there is no share group of this id,
     /// TOPIC_AUTHORIZATION_FAILED where DESCRIBE on an assigned topic is not granted.
-    pub async fn describe_share_group(&self, group_id: &str) -> Result<ShareGroupDescription, AdminError> {
-        let (operation, resource) = (ShareGroupDescribeRequest::NAME, || Resource::Group(group_id.to_owned()));
-        let request = ShareGroupDescribeRequest { group_ids: vec![group_id.to_owned()], ..Default::default() };
+    pub async fn describe_share_group(
+        &self,
+        group_id: &str,
+    ) -> Result<ShareGroupDescription, AdminError> {
+        let (operation, resource) = (ShareGroupDescribeRequest::NAME, || {
+            Resource::Group(group_id.to_owned())
+        });
+        let request = ShareGroupDescribeRequest {
+            group_ids: vec![group_id.to_owned()],
+            ..Default::default()
+        };
         let response = self.cluster.call_coordinator(group_id, &request).await?;
-        let group = response.groups.into_iter().find(|group| group.group_id == group_id);
-        let group = group.ok_or_else(|| AdminError::PeerMisbehaved { operation, resource: resource() })?;
+        let group = response
+            .groups
+            .into_iter()
+            .find(|group| group.group_id == group_id);
+        let group = group.ok_or_else(|| AdminError::PeerMisbehaved {
+            operation,
+            resource: resource(),
+        })?;
         match group.error_code {
             ErrorCode::None => Ok(description(group)),
-            code => Err(AdminError::broker(operation, resource(), code, group.error_message)),
+            code => Err(AdminError::broker(
+                operation,
+                resource(),
+                code,
+                group.error_message,
+            )),
         }
     }
 }
 
-fn listed(response: ListGroupsResponse, resource: Resource) -> Result<Vec<ListedGroup>, AdminError> {
+fn listed(
+    response: ListGroupsResponse,
+    resource: Resource,
+) -> Result<Vec<ListedGroup>, AdminError> {
     match response.error_code.ok() {
         Ok(()) => Ok(response.groups),
-        Err(code) => Err(AdminError::broker(ListGroupsRequest::NAME, resource, code, None)),
+        Err(code) => Err(AdminError::broker(
+            ListGroupsRequest::NAME,
+            resource,
+            code,
+            None,
+        )),
     }
 }
 

@@ -29,7 +29,9 @@ use crate::error::ClientError;
 
 pub use configs::{ConfigSource, ConfigValue};
 pub use error::{AdminError, Resource};
-pub use groups::{GroupListing, GroupType, ShareGroupAssignment, ShareGroupDescription, ShareGroupMember};
+pub use groups::{
+    GroupListing, GroupType, ShareGroupAssignment, ShareGroupDescription, ShareGroupMember,
+};
 pub use offsets::{LogOffset, LogPosition, PartitionOffsets};
 pub use topics::{CreatedTopic, PartitionDescription, TopicDescription, TopicListing};
 
@@ -50,7 +52,9 @@ impl Admin {
     /// An admin client; connections are opened when they are needed.
     #[must_use]
     pub fn new(config: ClientConfig) -> Self {
-        Self { cluster: Cluster::new(config) }
+        Self {
+            cluster: Cluster::new(config),
+        }
     }
 
     /// Level of the cluster's `share.version` feature: `None` or 0 = share groups are off (a 4.1
@@ -77,14 +81,25 @@ impl Admin {
         let patient_until = Instant::now() + UNKNOWN_TOPIC_PATIENCE;
         loop {
             let failure = match attempt(self.cluster.until(attempts.deadline())).await {
-                Err(AdminError::Broker { code: ErrorCode::UnknownTopicOrPartition, operation, resource, message })
-                    if Instant::now() >= patient_until =>
-                {
-                    return Err(AdminError::broker(operation, resource, ErrorCode::UnknownTopicOrPartition, message));
+                Err(AdminError::Broker {
+                    code: ErrorCode::UnknownTopicOrPartition,
+                    operation,
+                    resource,
+                    message,
+                }) if Instant::now() >= patient_until => {
+                    return Err(AdminError::broker(
+                        operation,
+                        resource,
+                        ErrorCode::UnknownTopicOrPartition,
+                        message,
+                    ));
                 }
-                Err(AdminError::Broker { operation: api, code, message, .. }) if may_pass(code, retry) => {
-                    ClientError::Broker { api, code, message }
-                }
+                Err(AdminError::Broker {
+                    operation: api,
+                    code,
+                    message,
+                    ..
+                }) if may_pass(code, retry) => ClientError::Broker { api, code, message },
                 Err(AdminError::Client(error)) if network_may_pass(&error, retry) => error,
                 outcome => return outcome,
             };

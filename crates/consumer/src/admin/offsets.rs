@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use sharegroup_wire::id::TopicId;
 use sharegroup_wire::message::Message;
 use sharegroup_wire::message::describe_share_group_offsets::{
-    DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsRequestGroup, DescribeShareGroupOffsetsRequestTopic,
-    DescribeShareGroupOffsetsResponseTopic,
+    DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic, DescribeShareGroupOffsetsResponseTopic,
 };
 use sharegroup_wire::message::list_offsets::{
-    ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic, TIMESTAMP_EARLIEST, TIMESTAMP_LATEST,
+    ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic, TIMESTAMP_EARLIEST,
+    TIMESTAMP_LATEST,
 };
 use sharegroup_wire::{BrokerId, ErrorCode};
 
@@ -82,9 +83,16 @@ impl Admin {
         let attempt = |cluster: Cluster| async move {
             let response = cluster.call_coordinator(group_id, request).await?;
             let resource = || Resource::Group(group_id.to_owned());
-            let group = response.groups.into_iter().find(|group| group.group_id == group_id);
-            let group = group.ok_or_else(|| AdminError::PeerMisbehaved { operation, resource: resource() })?;
-            let refused = |code| AdminError::broker(operation, resource(), code, group.error_message);
+            let group = response
+                .groups
+                .into_iter()
+                .find(|group| group.group_id == group_id);
+            let group = group.ok_or_else(|| AdminError::PeerMisbehaved {
+                operation,
+                resource: resource(),
+            })?;
+            let refused =
+                |code| AdminError::broker(operation, resource(), code, group.error_message);
             group.error_code.ok().map_err(refused)?;
             let offsets = group.topics.into_iter().flat_map(offsets_of_topic);
             offsets.collect::<Result<Vec<_>, _>>()
@@ -104,8 +112,10 @@ impl Admin {
         partitions: &[TopicPartition],
         position: LogPosition,
     ) -> Result<Vec<LogOffset>, AdminError> {
-        let attempt = |cluster: Cluster| async move { log_offsets(&cluster, partitions, position).await };
-        self.with_retries(ListOffsetsRequest::NAME, Retry::Always, attempt).await
+        let attempt =
+            |cluster: Cluster| async move { log_offsets(&cluster, partitions, position).await };
+        self.with_retries(ListOffsetsRequest::NAME, Retry::Always, attempt)
+            .await
     }
 }
 
@@ -113,22 +123,25 @@ fn offsets_of_topic(
     topic: DescribeShareGroupOffsetsResponseTopic,
 ) -> impl Iterator<Item = Result<PartitionOffsets, AdminError>> {
     let (name, topic_id) = (topic.topic_name, topic.topic_id);
-    topic.partitions.into_iter().map(move |partition| match partition.error_code.ok() {
-        Ok(()) => Ok(PartitionOffsets {
-            topic: name.clone(),
-            topic_id,
-            partition: partition.partition_index,
-            start_offset: (partition.start_offset >= 0).then_some(partition.start_offset),
-            leader_epoch: partition.leader_epoch,
-            lag: (partition.lag >= 0).then_some(partition.lag),
-        }),
-        Err(code) => Err(AdminError::broker(
-            DescribeShareGroupOffsetsRequest::NAME,
-            Resource::Partition(TopicPartition::new(name.clone(), partition.partition_index)),
-            code,
-            partition.error_message,
-        )),
-    })
+    topic
+        .partitions
+        .into_iter()
+        .map(move |partition| match partition.error_code.ok() {
+            Ok(()) => Ok(PartitionOffsets {
+                topic: name.clone(),
+                topic_id,
+                partition: partition.partition_index,
+                start_offset: (partition.start_offset >= 0).then_some(partition.start_offset),
+                leader_epoch: partition.leader_epoch,
+                lag: (partition.lag >= 0).then_some(partition.lag),
+            }),
+            Err(code) => Err(AdminError::broker(
+                DescribeShareGroupOffsetsRequest::NAME,
+                Resource::Partition(TopicPartition::new(name.clone(), partition.partition_index)),
+                code,
+                partition.error_message,
+            )),
+        })
 }
 
 async fn log_offsets(
@@ -150,11 +163,19 @@ async fn log_offsets(
             };
             match topics.iter_mut().find(|entry| entry.name == topic) {
                 Some(entry) => entry.partitions.push(partition),
-                None => topics.push(ListOffsetsTopic { name: topic, partitions: vec![partition] }),
+                None => topics.push(ListOffsetsTopic {
+                    name: topic,
+                    partitions: vec![partition],
+                }),
             }
         }
-        let timeout_ms = i32::try_from(cluster.config().request_timeout.as_millis()).unwrap_or(i32::MAX);
-        let request = ListOffsetsRequest { topics, timeout_ms, ..Default::default() };
+        let timeout_ms =
+            i32::try_from(cluster.config().request_timeout.as_millis()).unwrap_or(i32::MAX);
+        let request = ListOffsetsRequest {
+            topics,
+            timeout_ms,
+            ..Default::default()
+        };
         let response = cluster.call_broker(leader, &request).await?;
         for topic in response.topics {
             for answer in topic.partitions {
@@ -165,7 +186,10 @@ async fn log_offsets(
         }
     }
     let found = |partition: &TopicPartition| match offsets.get(partition) {
-        Some(offset) => Ok(LogOffset { partition: partition.clone(), offset: *offset }),
+        Some(offset) => Ok(LogOffset {
+            partition: partition.clone(),
+            offset: *offset,
+        }),
         None => Err(AdminError::PeerMisbehaved {
             operation: ListOffsetsRequest::NAME,
             resource: Resource::Partition(partition.clone()),
@@ -176,7 +200,8 @@ async fn log_offsets(
 
 fn refused(partition: &TopicPartition, code: ErrorCode) -> Result<(), AdminError> {
     let resource = || Resource::Partition(partition.clone());
-    code.ok().map_err(|code| AdminError::broker(ListOffsetsRequest::NAME, resource(), code, None))
+    code.ok()
+        .map_err(|code| AdminError::broker(ListOffsetsRequest::NAME, resource(), code, None))
 }
 
 /// Partitions by their leader, as metadata says now.
@@ -184,7 +209,10 @@ async fn by_leader(
     cluster: &Cluster,
     partitions: &[TopicPartition],
 ) -> Result<BTreeMap<BrokerId, Vec<TopicPartition>>, AdminError> {
-    let mut names: Vec<String> = partitions.iter().map(|partition| partition.topic.clone()).collect();
+    let mut names: Vec<String> = partitions
+        .iter()
+        .map(|partition| partition.topic.clone())
+        .collect();
     names.sort();
     names.dedup();
     if names.is_empty() {
@@ -193,11 +221,24 @@ async fn by_leader(
     let metadata = cluster.metadata(MetadataScope::Names(names)).await?;
     let mut leaders: BTreeMap<BrokerId, Vec<TopicPartition>> = BTreeMap::new();
     for wanted in partitions {
-        let topic = metadata.topics.iter().find(|topic| topic.name.as_deref() == Some(&wanted.topic));
-        refused(wanted, topic.map_or(ErrorCode::UnknownTopicOrPartition, |topic| topic.error_code))?;
-        let known = topic.and_then(|topic| topic.partitions.iter().find(|p| p.partition_index == wanted.partition));
+        let topic = metadata
+            .topics
+            .iter()
+            .find(|topic| topic.name.as_deref() == Some(&wanted.topic));
+        refused(
+            wanted,
+            topic.map_or(ErrorCode::UnknownTopicOrPartition, |topic| topic.error_code),
+        )?;
+        let known = topic.and_then(|topic| {
+            topic
+                .partitions
+                .iter()
+                .find(|p| p.partition_index == wanted.partition)
+        });
         match known.map(|partition| partition.leader_id) {
-            Some(leader) if leader.0 >= 0 => leaders.entry(leader).or_default().push(wanted.clone()),
+            Some(leader) if leader.0 >= 0 => {
+                leaders.entry(leader).or_default().push(wanted.clone())
+            }
             Some(_) => refused(wanted, ErrorCode::LeaderNotAvailable)?,
             None => refused(wanted, ErrorCode::UnknownTopicOrPartition)?,
         }

@@ -2,9 +2,13 @@
 
 use sharegroup_wire::id::TopicId;
 use sharegroup_wire::message::Message;
-use sharegroup_wire::message::create_topics::{CreatableTopic, CreatableTopicConfig, CreateTopicsRequest};
+use sharegroup_wire::message::create_topics::{
+    CreatableTopic, CreatableTopicConfig, CreateTopicsRequest,
+};
 use sharegroup_wire::message::delete_topics::{DeleteTopicState, DeleteTopicsRequest};
-use sharegroup_wire::message::metadata::{MetadataRequest, MetadataResponsePartition, MetadataResponseTopic};
+use sharegroup_wire::message::metadata::{
+    MetadataRequest, MetadataResponsePartition, MetadataResponseTopic,
+};
 use sharegroup_wire::{BrokerId, ErrorCode};
 
 use super::Admin;
@@ -104,7 +108,12 @@ impl Admin {
                 let response = cluster.call_any_with(request, Retry::Unsent).await?;
                 let topic = response.topics.into_iter().find(|topic| topic.name == name);
                 let topic = topic.ok_or_else(|| no_answer(CreateTopicsRequest::NAME, name))?;
-                refused(CreateTopicsRequest::NAME, name, topic.error_code, topic.error_message)?;
+                refused(
+                    CreateTopicsRequest::NAME,
+                    name,
+                    topic.error_code,
+                    topic.error_message,
+                )?;
                 Ok(CreatedTopic {
                     id: topic.topic_id,
                     partition_count: topic.num_partitions,
@@ -112,7 +121,8 @@ impl Admin {
                 })
             }
         };
-        self.with_retries(CreateTopicsRequest::NAME, Retry::Unsent, attempt).await
+        self.with_retries(CreateTopicsRequest::NAME, Retry::Unsent, attempt)
+            .await
     }
 
     /// Deletes a topic. Brokers may need a moment after that until all of them have forgotten it.
@@ -123,14 +133,22 @@ impl Admin {
     /// [`may_have_arrived`](crate::error::ClientError::may_have_arrived).
     pub async fn delete_topic(&self, name: &str) -> Result<(), AdminError> {
         let request = DeleteTopicsRequest {
-            topics: vec![DeleteTopicState { name: Some(name.to_owned()), topic_id: TopicId::ZERO }],
+            topics: vec![DeleteTopicState {
+                name: Some(name.to_owned()),
+                topic_id: TopicId::ZERO,
+            }],
             topic_names: vec![name.to_owned()],
             timeout_ms: self.request_timeout_ms(),
         };
         let response = self.cluster.call_any_with(&request, Retry::Unsent).await?;
         let topic = response.responses.into_iter().next();
         let topic = topic.ok_or_else(|| no_answer(DeleteTopicsRequest::NAME, name))?;
-        refused(DeleteTopicsRequest::NAME, name, topic.error_code, topic.error_message)
+        refused(
+            DeleteTopicsRequest::NAME,
+            name,
+            topic.error_code,
+            topic.error_message,
+        )
     }
 
     /// All topics that the client may see, by name.
@@ -160,7 +178,10 @@ impl Admin {
     /// # Errors
     /// [`AdminError::Broker`] of the first topic that has one: UNKNOWN_TOPIC_OR_PARTITION where it
     /// doesn't exist (any more, or not yet on the broker that was asked).
-    pub async fn describe_topics(&self, names: &[&str]) -> Result<Vec<TopicDescription>, AdminError> {
+    pub async fn describe_topics(
+        &self,
+        names: &[&str],
+    ) -> Result<Vec<TopicDescription>, AdminError> {
         let described = self.describe_each_topic(names).await?;
         described.into_iter().map(|(_, outcome)| outcome).collect()
     }
@@ -188,10 +209,15 @@ impl Admin {
         let mut names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         names.sort();
         names.dedup();
-        let response = self.cluster.metadata(MetadataScope::Names(names.clone())).await?;
+        let response = self
+            .cluster
+            .metadata(MetadataScope::Names(names.clone()))
+            .await?;
         let mut topics = response.topics;
         let outcome_of = |name: String| {
-            let index = topics.iter().position(|topic| topic.name.as_deref() == Some(&name));
+            let index = topics
+                .iter()
+                .position(|topic| topic.name.as_deref() == Some(&name));
             let outcome = match index.map(|index| topics.swap_remove(index)) {
                 Some(topic) => refused(MetadataRequest::NAME, &name, topic.error_code, None)
                     .map(|()| description(name.clone(), topic)),
@@ -204,11 +230,21 @@ impl Admin {
 }
 
 fn no_answer(operation: &'static str, topic: &str) -> AdminError {
-    AdminError::PeerMisbehaved { operation, resource: Resource::Topic(topic.to_owned()) }
+    AdminError::PeerMisbehaved {
+        operation,
+        resource: Resource::Topic(topic.to_owned()),
+    }
 }
 
-fn refused(operation: &'static str, topic: &str, code: ErrorCode, message: Option<String>) -> Result<(), AdminError> {
-    code.ok().map_err(|code| AdminError::broker(operation, Resource::Topic(topic.to_owned()), code, message))
+fn refused(
+    operation: &'static str,
+    topic: &str,
+    code: ErrorCode,
+    message: Option<String>,
+) -> Result<(), AdminError> {
+    code.ok().map_err(|code| {
+        AdminError::broker(operation, Resource::Topic(topic.to_owned()), code, message)
+    })
 }
 
 fn description(name: String, topic: MetadataResponseTopic) -> TopicDescription {
@@ -221,5 +257,10 @@ fn description(name: String, topic: MetadataResponseTopic) -> TopicDescription {
     };
     let mut partitions: Vec<_> = topic.partitions.into_iter().map(partition).collect();
     partitions.sort_by_key(|partition| partition.partition);
-    TopicDescription { name, id: topic.topic_id, is_internal: topic.is_internal, partitions }
+    TopicDescription {
+        name,
+        id: topic.topic_id,
+        is_internal: topic.is_internal,
+        partitions,
+    }
 }

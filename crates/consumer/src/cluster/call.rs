@@ -62,11 +62,17 @@ macro_rules! first_group_error {
     )*};
 }
 
-first_group_error!(ShareGroupDescribeResponse, DescribeShareGroupOffsetsResponse);
+first_group_error!(
+    ShareGroupDescribeResponse,
+    DescribeShareGroupOffsetsResponse
+);
 
 impl Cluster {
     /// Asks any broker, and others when one can't be reached, until the deadline.
-    pub(crate) async fn call_any<R: Request>(&self, request: &R) -> Result<R::Response, ClientError> {
+    pub(crate) async fn call_any<R: Request>(
+        &self,
+        request: &R,
+    ) -> Result<R::Response, ClientError> {
         self.call_any_with(request, Retry::Always).await
     }
 
@@ -78,12 +84,19 @@ impl Cluster {
     ) -> Result<R::Response, ClientError> {
         let mut attempts = Attempts::new(self, R::NAME);
         loop {
-            let candidates = self.state().candidates(&self.inner.config.bootstrap_servers);
+            let candidates = self
+                .state()
+                .candidates(&self.inner.config.bootstrap_servers);
             let mut any_may_pass = false;
             for address in &candidates {
-                match attempts.within_deadline(self.call_at(address, request)).await? {
+                match attempts
+                    .within_deadline(self.call_at(address, request))
+                    .await?
+                {
                     Ok(response) => return Ok(response),
-                    Err(error) if error.may_have_arrived() && !retry.allows(&error) => return Err(error),
+                    Err(error) if error.may_have_arrived() && !retry.allows(&error) => {
+                        return Err(error);
+                    }
                     Err(error) => {
                         any_may_pass |= error.is_retriable();
                         attempts.failed(error);
@@ -105,12 +118,18 @@ impl Cluster {
     ) -> Result<R::Response, ClientError> {
         let mut attempts = Attempts::new(self, R::NAME);
         let address = self.until(attempts.deadline).known_address(broker).await?;
-        attempts.within_deadline(self.call_at(&address, request)).await?
+        attempts
+            .within_deadline(self.call_at(&address, request))
+            .await?
     }
 
     /// Asks the coordinator of a group until the deadline: looks it up again where the broker is not
     /// or not yet the coordinator, or can't be reached.
-    pub(crate) async fn call_coordinator<R>(&self, group_id: &str, request: &R) -> Result<R::Response, ClientError>
+    pub(crate) async fn call_coordinator<R>(
+        &self,
+        group_id: &str,
+        request: &R,
+    ) -> Result<R::Response, ClientError>
     where
         R: Request,
         R::Response: CoordinatorResponse,
@@ -120,7 +139,9 @@ impl Cluster {
         loop {
             match cluster.try_coordinator(group_id, request).await {
                 Ok(response) => return Ok(response),
-                Err(error) if !error.is_retriable() || matches!(error, ClientError::Deadline { .. }) => {
+                Err(error)
+                    if !error.is_retriable() || matches!(error, ClientError::Deadline { .. }) =>
+                {
                     return Err(error);
                 }
                 Err(error) => {
@@ -135,7 +156,11 @@ impl Cluster {
         }
     }
 
-    async fn try_coordinator<R>(&self, group_id: &str, request: &R) -> Result<R::Response, ClientError>
+    async fn try_coordinator<R>(
+        &self,
+        group_id: &str,
+        request: &R,
+    ) -> Result<R::Response, ClientError>
     where
         R: Request,
         R::Response: CoordinatorResponse,
@@ -145,15 +170,25 @@ impl Cluster {
         match response.coordinator_error() {
             code @ (ErrorCode::CoordinatorLoadInProgress
             | ErrorCode::CoordinatorNotAvailable
-            | ErrorCode::NotCoordinator) => Err(ClientError::Broker { api: R::NAME, code, message: None }),
+            | ErrorCode::NotCoordinator) => Err(ClientError::Broker {
+                api: R::NAME,
+                code,
+                message: None,
+            }),
             _ => Ok(response),
         }
     }
 
-    async fn call_at<R: Request>(&self, address: &Address, request: &R) -> Result<R::Response, ClientError> {
+    async fn call_at<R: Request>(
+        &self,
+        address: &Address,
+        request: &R,
+    ) -> Result<R::Response, ClientError> {
         match self.pooled(address).await?.call(request).await {
             // It ended between the look into the pool and the call: nothing was sent.
-            Err(CallError::NotConnected { .. }) => Ok(self.pooled(address).await?.call(request).await?),
+            Err(CallError::NotConnected { .. }) => {
+                Ok(self.pooled(address).await?.call(request).await?)
+            }
             outcome => Ok(outcome?),
         }
     }
@@ -172,11 +207,21 @@ pub(crate) struct Attempts<'a> {
 
 impl<'a> Attempts<'a> {
     pub(crate) fn new(cluster: &'a Cluster, operation: &'static str) -> Self {
-        Self { cluster, operation, started: Instant::now(), deadline: cluster.deadline(), failures: 0, last: None }
+        Self {
+            cluster,
+            operation,
+            started: Instant::now(),
+            deadline: cluster.deadline(),
+            failures: 0,
+            last: None,
+        }
     }
 
     /// Runs one try; the outer error is the deadline.
-    pub(crate) async fn within_deadline<T>(&mut self, attempt: impl Future<Output = T>) -> Result<T, ClientError> {
+    pub(crate) async fn within_deadline<T>(
+        &mut self,
+        attempt: impl Future<Output = T>,
+    ) -> Result<T, ClientError> {
         match timeout_at(self.deadline, attempt).await {
             Ok(outcome) => Ok(outcome),
             Err(_) => Err(self.deadline_error()),

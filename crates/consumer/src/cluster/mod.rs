@@ -15,7 +15,9 @@ use sharegroup_wire::BrokerId;
 use sharegroup_wire::id::TopicId;
 use sharegroup_wire::message::Message;
 use sharegroup_wire::message::api_versions::ApiVersionsRequest;
-use sharegroup_wire::message::find_coordinator::{FindCoordinatorRequest, FindCoordinatorResponse, KEY_TYPE_GROUP};
+use sharegroup_wire::message::find_coordinator::{
+    FindCoordinatorRequest, FindCoordinatorResponse, KEY_TYPE_GROUP,
+};
 use sharegroup_wire::message::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
 use sharegroup_wire::net::{Address, ConnectError, Connection, ConnectionOptions};
 use tokio::time::{Instant, sleep_until};
@@ -59,7 +61,15 @@ pub(crate) enum MetadataScope {
 impl Cluster {
     pub(crate) fn new(config: ClientConfig) -> Self {
         let (options, jitter) = (config.connection_options(), Jitter::seeded(config.seed));
-        Self { inner: Arc::new(Inner { config, options, jitter, state: Mutex::default() }), deadline: None }
+        Self {
+            inner: Arc::new(Inner {
+                config,
+                options,
+                jitter,
+                state: Mutex::default(),
+            }),
+            deadline: None,
+        }
     }
 
     pub(crate) fn config(&self) -> &ClientConfig {
@@ -68,22 +78,32 @@ impl Cluster {
 
     /// The same cluster, with one deadline for all calls through the new handle.
     pub(crate) fn until(&self, deadline: Instant) -> Self {
-        Self { inner: Arc::clone(&self.inner), deadline: Some(deadline) }
+        Self {
+            inner: Arc::clone(&self.inner),
+            deadline: Some(deadline),
+        }
     }
 
     /// The deadline of an operation that begins now.
     pub(crate) fn deadline(&self) -> Instant {
-        self.deadline.unwrap_or_else(|| Instant::now() + self.inner.config.default_api_timeout)
+        self.deadline
+            .unwrap_or_else(|| Instant::now() + self.inner.config.default_api_timeout)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing panics under the lock, and it is never held across an await.
-        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The pause after so many failures in a row of one operation.
     pub(crate) fn retry_delay(&self, failures: u32) -> Duration {
-        self.inner.config.retry_backoff().delay(failures, &self.inner.jitter)
+        self.inner
+            .config
+            .retry_backoff()
+            .delay(failures, &self.inner.jitter)
     }
 
     /// A pause of another kind, spread by the client's generator.
@@ -116,7 +136,10 @@ impl Cluster {
     /// Opens a connection that is the caller's alone. A pause after failed tries is kept first.
     /// Takes at most the reconnect pause and the setup time (twice, where the broker must first be
     /// looked up).
-    pub(crate) async fn open_connection(&self, broker: BrokerId) -> Result<Connection, ClientError> {
+    pub(crate) async fn open_connection(
+        &self,
+        broker: BrokerId,
+    ) -> Result<Connection, ClientError> {
         let address = self.known_address(broker).await?;
         Ok(self.open(&address).await?)
     }
@@ -127,22 +150,30 @@ impl Cluster {
             return Ok(address);
         }
         self.metadata(MetadataScope::Brokers).await?;
-        self.address(broker).ok_or(ClientError::UnknownBroker { broker })
+        self.address(broker)
+            .ok_or(ClientError::UnknownBroker { broker })
     }
 
     async fn open(&self, address: &Address) -> Result<Connection, ConnectError> {
-        let not_before = self.state().reconnects.get(address).map(|reconnect| reconnect.not_before);
+        let not_before = self
+            .state()
+            .reconnects
+            .get(address)
+            .map(|reconnect| reconnect.not_before);
         if let Some(not_before) = not_before {
             sleep_until(not_before).await;
         }
-        let opened = Connection::open(&*self.inner.config.connector, address, &self.inner.options).await;
+        let opened =
+            Connection::open(&*self.inner.config.connector, address, &self.inner.options).await;
         let backoff = self.inner.config.reconnect_backoff();
         let mut state = self.state();
         match &opened {
             Ok(_) => {
                 state.reconnects.remove(address);
             }
-            Err(_) => state.connect_failed(address, |failures| backoff.delay(failures, &self.inner.jitter)),
+            Err(_) => state.connect_failed(address, |failures| {
+                backoff.delay(failures, &self.inner.jitter)
+            }),
         }
         opened
     }
@@ -171,14 +202,26 @@ impl Cluster {
             ..Default::default()
         };
         let response = self.call_any(&request).await?;
-        let feature = response.finalized_features.iter().find(|feature| feature.name == name);
+        let feature = response
+            .finalized_features
+            .iter()
+            .find(|feature| feature.name == name);
         Ok(feature.map(|feature| feature.max_version_level))
     }
 
     /// Asks for metadata, and learns the brokers' addresses from the answer. Never creates a topic.
-    pub(crate) async fn metadata(&self, scope: MetadataScope) -> Result<MetadataResponse, ClientError> {
-        let by_name = |name| MetadataRequestTopic { name: Some(name), ..Default::default() };
-        let by_id = |topic_id| MetadataRequestTopic { topic_id, name: None };
+    pub(crate) async fn metadata(
+        &self,
+        scope: MetadataScope,
+    ) -> Result<MetadataResponse, ClientError> {
+        let by_name = |name| MetadataRequestTopic {
+            name: Some(name),
+            ..Default::default()
+        };
+        let by_id = |topic_id| MetadataRequestTopic {
+            topic_id,
+            name: None,
+        };
         let request = MetadataRequest {
             topics: match scope {
                 MetadataScope::Brokers => Some(Vec::new()),
@@ -193,12 +236,19 @@ impl Cluster {
         let mut state = self.state();
         if response.error_code.is_none() {
             let brokers = response.brokers.iter();
-            state.set_brokers(brokers.filter_map(|b| address(&b.host, b.port).map(|address| (b.node_id, address))));
+            state.set_brokers(
+                brokers
+                    .filter_map(|b| address(&b.host, b.port).map(|address| (b.node_id, address))),
+            );
             Ok(response)
         } else {
             // REBOOTSTRAP_REQUIRED: what is known is of another cluster.
             state.set_brokers(std::iter::empty());
-            Err(ClientError::Broker { api: MetadataRequest::NAME, code: response.error_code, message: None })
+            Err(ClientError::Broker {
+                api: MetadataRequest::NAME,
+                code: response.error_code,
+                message: None,
+            })
         }
     }
 
@@ -218,15 +268,38 @@ impl Cluster {
         Ok(broker)
     }
 
-    fn coordinator_of(&self, response: FindCoordinatorResponse, group_id: &str) -> Result<BrokerId, ClientError> {
-        let (code, message, broker, host, port) =
-            match response.coordinators.into_iter().find(|coordinator| coordinator.key == group_id) {
-                Some(found) => (found.error_code, found.error_message, found.node_id, found.host, found.port),
-                // Up to version 3 the answer is the one coordinator itself.
-                None => (response.error_code, response.error_message, response.node_id, response.host, response.port),
-            };
+    fn coordinator_of(
+        &self,
+        response: FindCoordinatorResponse,
+        group_id: &str,
+    ) -> Result<BrokerId, ClientError> {
+        let (code, message, broker, host, port) = match response
+            .coordinators
+            .into_iter()
+            .find(|coordinator| coordinator.key == group_id)
+        {
+            Some(found) => (
+                found.error_code,
+                found.error_message,
+                found.node_id,
+                found.host,
+                found.port,
+            ),
+            // Up to version 3 the answer is the one coordinator itself.
+            None => (
+                response.error_code,
+                response.error_message,
+                response.node_id,
+                response.host,
+                response.port,
+            ),
+        };
         if !code.is_none() {
-            return Err(ClientError::Broker { api: FindCoordinatorRequest::NAME, code, message });
+            return Err(ClientError::Broker {
+                api: FindCoordinatorRequest::NAME,
+                code,
+                message,
+            });
         }
         self.learn_broker(broker, &host, port);
         Ok(broker)

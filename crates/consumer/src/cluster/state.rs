@@ -42,9 +42,16 @@ impl State {
         Some(connection.clone())
     }
 
-    pub(super) fn connect_failed(&mut self, address: &Address, delay: impl FnOnce(u32) -> Duration) {
+    pub(super) fn connect_failed(
+        &mut self,
+        address: &Address,
+        delay: impl FnOnce(u32) -> Duration,
+    ) {
         let now = Instant::now();
-        let reconnect = self.reconnects.entry(address.clone()).or_insert(Reconnect { failures: 0, not_before: now });
+        let reconnect = self.reconnects.entry(address.clone()).or_insert(Reconnect {
+            failures: 0,
+            not_before: now,
+        });
         reconnect.failures = reconnect.failures.saturating_add(1);
         reconnect.not_before = now + delay(reconnect.failures);
     }
@@ -52,7 +59,12 @@ impl State {
     /// Replaces the brokers; connections and pauses of addresses that are gone are dropped.
     pub(super) fn set_brokers(&mut self, brokers: impl Iterator<Item = (BrokerId, Address)>) {
         self.brokers = brokers.collect();
-        let Self { brokers, pool, reconnects, .. } = self;
+        let Self {
+            brokers,
+            pool,
+            reconnects,
+            ..
+        } = self;
         let is_known = |address: &Address| brokers.values().any(|known| known == address);
         // A bootstrap address that no broker advertises is needed only where all others fail.
         pool.retain(|address, _| brokers.is_empty() || is_known(address));
@@ -77,9 +89,17 @@ impl State {
             known.rotate_left(self.next_start);
         }
         let rank = |address: &Address| {
-            if self.pool.get(address).is_some_and(|connection| !connection.is_closed()) {
+            if self
+                .pool
+                .get(address)
+                .is_some_and(|connection| !connection.is_closed())
+            {
                 0
-            } else if self.reconnects.get(address).is_none_or(|reconnect| reconnect.not_before <= now) {
+            } else if self
+                .reconnects
+                .get(address)
+                .is_none_or(|reconnect| reconnect.not_before <= now)
+            {
                 1
             } else {
                 2

@@ -1,0 +1,164 @@
+//! Why records were not produced.
+
+use std::time::Duration;
+
+use sharegroup_wire::ErrorCode;
+use sharegroup_wire::record::BuildError;
+use thiserror::Error;
+
+use crate::error::ClientError;
+use crate::topic_partition::TopicPartition;
+
+/// Why a record was not accepted or not confirmed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ProduceError {
+    /// The record is larger than the producer may send. The caller's fault.
+    #[error("record of {size_bytes} bytes for topic `{topic}` exceeds {limit} = {limit_bytes}")]
+    RecordTooLarge {
+        /// The topic.
+        topic: String,
+        /// Upper bound of the record's bytes.
+        size_bytes: usize,
+        /// The limit.
+        limit_bytes: usize,
+        /// The key that sets the limit.
+        limit: &'static str,
+    },
+    /// The topic has no such partition. The caller's fault.
+    #[error("topic `{topic}` has no partition {partition}, it has {partition_count}")]
+    NoSuchPartition {
+        /// The topic.
+        topic: String,
+        /// The partition asked for.
+        partition: i32,
+        /// Count of partitions.
+        partition_count: usize,
+    },
+    /// No metadata of the topic in `max.block.ms`: it doesn't exist, or no broker answers.
+    #[error("no metadata of topic `{topic}` within {after:?}{}", .last.as_ref().map_or_else(String::new, |last| format!("; last: {last}")))]
+    NoMetadata {
+        /// The topic.
+        topic: String,
+        /// The time allowed.
+        after: Duration,
+        /// The last failure.
+        last: Option<Box<ClientError>>,
+    },
+    /// The broker refuses the topic for good, before anything was sent.
+    #[error("topic `{topic}`: {code}: {}", .code.sentence())]
+    Topic {
+        /// The topic.
+        topic: String,
+        /// The broker's code.
+        code: ErrorCode,
+    },
+    /// No room in the buffer in `max.block.ms`: the brokers take less than is produced.
+    #[error(
+        "no room for {size_bytes} bytes in the buffer (buffer.memory = {buffer_bytes}) within {after:?}"
+    )]
+    BufferFull {
+        /// The record's bytes.
+        size_bytes: usize,
+        /// Size of the buffer.
+        buffer_bytes: usize,
+        /// The time allowed.
+        after: Duration,
+    },
+    /// The batch could not be written as bytes.
+    #[error("batch for {partition} not built: {text}")]
+    Build {
+        /// The partition.
+        partition: TopicPartition,
+        /// Why.
+        text: String,
+    },
+    /// The broker refused the record.
+    #[error("{partition}: {code}: {}", .message.as_deref().unwrap_or(.code.sentence()))]
+    Broker {
+        /// The partition.
+        partition: TopicPartition,
+        /// The broker's code.
+        code: ErrorCode,
+        /// The broker's text, of this record where it has one.
+        message: Option<String>,
+        /// Whether a broker may have written it: an answer was lost, or leaves it open.
+        may_have_been_written: bool,
+    },
+    /// The broker refused the batch for other records in it; this one may be sent again.
+    #[error(
+        "{partition}: not written, since the broker refused other records of the batch: {code}"
+    )]
+    OtherRecordRefused {
+        /// The partition.
+        partition: TopicPartition,
+        /// The broker's code.
+        code: ErrorCode,
+    },
+    /// Not confirmed in `delivery.timeout.ms`, retries included.
+    #[error(
+        "{partition}: not confirmed within {after:?}, {}{}",
+        if *.may_have_been_written { "may have been written" } else { "not written" },
+        .last.as_ref().map_or_else(String::new, |last| format!("; last: {last}"))
+    )]
+    DeliveryTimeout {
+        /// The partition.
+        partition: TopicPartition,
+        /// The time allowed.
+        after: Duration,
+        /// Whether a broker may have written it: an answer was lost.
+        may_have_been_written: bool,
+        /// The last failure.
+        last: Option<Box<ClientError>>,
+    },
+    /// No producer id.
+    #[error("no producer id: {0}")]
+    NoProducerId(#[source] Box<ClientError>),
+    /// The producer was closed before the record was confirmed, or its runtime ended.
+    #[error("the producer was closed")]
+    Closed,
+}
+
+impl ProduceError {
+    pub(super) fn build(partition: TopicPartition, error: &BuildError) -> Self {
+        Self::Build {
+            partition,
+            text: error.to_string(),
+        }
+    }
+
+    /// Whether sending the record again may succeed. Where
+    /// [`may_have_been_written`](Self::may_have_been_written), that may write it twice.
+    #[must_use]
+    pub const fn is_retriable(&self) -> bool {
+        match self {
+            Self::RecordTooLarge { .. }
+            | Self::NoSuchPartition { .. }
+            | Self::Build { .. }
+            | Self::Closed => false,
+            Self::NoMetadata { .. }
+            | Self::BufferFull { .. }
+            | Self::OtherRecordRefused { .. }
+            | Self::DeliveryTimeout { .. } => true,
+            Self::Topic { code, .. } | Self::Broker { code, .. } => code.is_retriable(),
+            Self::NoProducerId(error) => error.is_retriable(),
+        }
+    }
+
+    /// Whether the record may be in the log all the same.
+    #[must_use]
+    pub const fn may_have_been_written(&self) -> bool {
+        match self {
+            Self::DeliveryTimeout {
+                may_have_been_written,
+                ..
+            }
+            | Self::Broker {
+                may_have_been_written,
+                ..
+            } => *may_have_been_written,
+            Self::Closed => true,
+            _ => false,
+        }
+    }
+}

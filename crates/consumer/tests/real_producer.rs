@@ -1,0 +1,235 @@
+//! Producing to real brokers, read back with Kafka's own console consumer.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use sharegroup_consumer::TopicPartition;
+use sharegroup_consumer::admin::{Admin, LogPosition};
+use sharegroup_consumer::client::ClientConfig;
+use sharegroup_consumer::producer::{ProduceError, Producer, ProducerConfig, ProducerRecord};
+use sharegroup_launcher::Kafka;
+use sharegroup_wire::ErrorCode;
+use sharegroup_wire::compress::Compression;
+
+const CONSOLE_CONSUMER: &str = "org.apache.kafka.tools.consumer.ConsoleConsumer";
+const RECORDS: usize = 10_000;
+
+fn producer_config(kafka: &Kafka) -> ProducerConfig {
+    ProducerConfig::new(ClientConfig::new(&kafka.bootstrap_servers()).unwrap())
+}
+
+/// Reads so many records as lines `Partition:p<tab>headers<tab>key<tab>value`.
+fn read_back(kafka: &Kafka, topic: &str, count: usize) -> Vec<String> {
+    let (servers, count) = (kafka.bootstrap_servers(), count.to_string());
+    let mut arguments = vec![
+        "--bootstrap-server",
+        &servers,
+        "--topic",
+        topic,
+        "--from-beginning",
+    ];
+    arguments.extend(["--max-messages", &count, "--timeout-ms", "30000"]);
+    for property in [
+        "print.partition=true",
+        "print.headers=true",
+        "print.key=true",
+    ] {
+        arguments.extend(["--formatter-property", property]);
+    }
+    let output = kafka.tool(CONSOLE_CONSUMER, arguments).unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect()
+}
+
+#[tokio::test]
+async fn every_codec_is_read_back_by_kafka_in_order_per_key() {
+    let Some(kafka) = Kafka::builder().start_or_skip().unwrap() else {
+        return;
+    };
+    let admin = Admin::new(ClientConfig::new(&kafka.bootstrap_servers()).unwrap());
+    for compression in Compression::ALL {
+        let topic = format!("orders-{compression}");
+        admin.create_topic(&topic, 4, -1, &[]).await.unwrap();
+        let mut config = producer_config(&kafka);
+        config.compression = compression;
+        let producer = Producer::new(config);
+        let mut deliveries = Vec::new();
+        for index in 0..RECORDS {
+            let record = ProducerRecord::new(&*topic)
+                .key(format!("key-{}", index % 97))
+                .value(format!("value-{index}"))
+                .header("index", index.to_string());
+            deliveries.push(producer.send(record).await.unwrap());
+        }
+        producer.close(Duration::from_secs(30)).await.unwrap();
+        let mut offsets = BTreeSet::new();
+        for delivery in deliveries {
+            let metadata = delivery.await.unwrap();
+            assert!(offsets.insert((metadata.partition.partition, metadata.offset.unwrap())));
+        }
+
+        let lines = read_back(&kafka, &topic, RECORDS);
+        assert_eq!(lines.len(), RECORDS, "{compression}");
+        let mut last_of_key: BTreeMap<String, usize> = BTreeMap::new();
+        let mut partition_of_key: BTreeMap<String, String> = BTreeMap::new();
+        let mut values = BTreeSet::new();
+        for line in &lines {
+            let [partition, header, key, value] =
+                line.split('\t').collect::<Vec<_>>().try_into().unwrap();
+            let index: usize = value.strip_prefix("value-").unwrap().parse().unwrap();
+            assert_eq!(
+                (header, key),
+                (&*format!("index:{index}"), &*format!("key-{}", index % 97))
+            );
+            assert!(values.insert(index), "{line} twice");
+            assert!(
+                last_of_key
+                    .insert(key.to_owned(), index)
+                    .is_none_or(|last| last < index),
+                "{line}"
+            );
+            let first = partition_of_key
+                .entry(key.to_owned())
+                .or_insert_with(|| partition.to_owned());
+            assert_eq!(first, partition, "{line}");
+        }
+        assert_eq!(values.len(), RECORDS);
+    }
+}
+
+#[tokio::test]
+async fn refusals_are_typed_and_leave_the_producer_usable() {
+    let Some(kafka) = Kafka::builder()
+        .set("auto.create.topics.enable", "false")
+        .start_or_skip()
+        .unwrap()
+    else {
+        return;
+    };
+    let admin = Admin::new(ClientConfig::new(&kafka.bootstrap_servers()).unwrap());
+    admin
+        .create_topic("small", 1, -1, &[("max.message.bytes", "1000")])
+        .await
+        .unwrap();
+    let mut config = producer_config(&kafka);
+    config.block_max = Duration::from_secs(3);
+    let producer = Producer::new(config);
+
+    let large = producer
+        .send(ProducerRecord::new("small").value(vec![b'x'; 5000]))
+        .await
+        .unwrap();
+    match large.await.unwrap_err() {
+        ProduceError::Broker {
+            code: ErrorCode::MessageTooLarge,
+            may_have_been_written: false,
+            ..
+        } => {}
+        error => panic!("{error}"),
+    }
+    assert!(
+        producer.flush().await.is_err(),
+        "flush tells of the refusal too"
+    );
+    let after = producer
+        .send(ProducerRecord::new("small").value("small"))
+        .await
+        .unwrap();
+    assert_eq!(after.await.unwrap().offset, Some(0));
+
+    let error = producer
+        .send(ProducerRecord::new("nowhere").value("x"))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, ProduceError::NoMetadata { .. }), "{error}");
+    assert!(
+        error.to_string().contains("UNKNOWN_TOPIC_OR_PARTITION"),
+        "{error}"
+    );
+    let error = producer
+        .send(ProducerRecord::new("not/legal").value("x"))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            ProduceError::Topic {
+                code: ErrorCode::InvalidTopicException,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    let error = producer
+        .send(ProducerRecord::new("small").partition(1).value("x"))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            ProduceError::NoSuchPartition {
+                partition: 1,
+                partition_count: 1,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    producer.close(Duration::from_secs(5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_killed_and_restarted_broker_loses_and_repeats_nothing() {
+    let Some(kafka) = Kafka::builder().brokers(3).start_or_skip().unwrap() else {
+        return;
+    };
+    let admin = Admin::new(ClientConfig::new(&kafka.bootstrap_servers()).unwrap());
+    admin
+        .create_topic("orders", 3, 3, &[("min.insync.replicas", "2")])
+        .await
+        .unwrap();
+    let producer = Producer::new(producer_config(&kafka));
+    let mut deliveries = Vec::new();
+    for index in 0..RECORDS {
+        if index == RECORDS / 3 {
+            kafka.broker(2).kill().unwrap();
+        }
+        if index == 2 * RECORDS / 3 {
+            kafka.broker(2).start().unwrap();
+        }
+        let record = ProducerRecord::new("orders")
+            .key(format!("key-{}", index % 97))
+            .value(format!("{index}"));
+        deliveries.push(producer.send(record).await.unwrap());
+        if index % 100 == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    producer.flush().await.unwrap();
+    for delivery in deliveries {
+        delivery.await.unwrap();
+    }
+    let partitions: Vec<_> = (0..3)
+        .map(|partition| TopicPartition::new("orders", partition))
+        .collect();
+    let latest = admin
+        .log_offsets(&partitions, LogPosition::Latest)
+        .await
+        .unwrap();
+    assert_eq!(
+        latest.iter().map(|found| found.offset).sum::<i64>(),
+        RECORDS as i64,
+        "{latest:?}"
+    );
+    let lines = read_back(&kafka, "orders", RECORDS);
+    let values: BTreeSet<_> = lines
+        .iter()
+        .map(|line| line.rsplit('\t').next().unwrap().to_owned())
+        .collect();
+    assert_eq!(values.len(), RECORDS);
+}
