@@ -16,11 +16,13 @@ use sharegroup_wire::message::api_versions::{
 };
 use sharegroup_wire::message::metadata::{MetadataRequest, MetadataResponse};
 use sharegroup_wire::message::share_fetch::ShareFetchRequest;
-use sharegroup_wire::message::share_group_heartbeat::{ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse};
+use sharegroup_wire::message::share_group_heartbeat::{
+    ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse,
+};
 use sharegroup_wire::message::{Message, Request};
 use sharegroup_wire::net::{
-    Address, ApiVersionRange, CallError, CloseReason, ConnectError, ConnectFuture, ConnectPhase, Connection,
-    ConnectionOptions, Connector,
+    Address, ApiVersionRange, CallError, CloseReason, ConnectError, ConnectFuture, ConnectPhase,
+    Connection, ConnectionOptions, Connector,
 };
 use sharegroup_wire::primitive::Reader;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
@@ -64,7 +66,11 @@ impl Peer {
     }
 
     async fn answer<R: Request>(&mut self, asked: &Asked, response: &R::Response) {
-        let frame = encode_response::<R>(response, asked.header.api_version, asked.header.correlation_id);
+        let frame = encode_response::<R>(
+            response,
+            asked.header.api_version,
+            asked.header.correlation_id,
+        );
         self.0.write_all(&frame).await.unwrap();
     }
 
@@ -77,7 +83,11 @@ impl Peer {
 }
 
 fn versions() -> ApiVersionsResponse {
-    let api = |api_key, min_version, max_version| ApiVersion { api_key, min_version, max_version };
+    let api = |api_key, min_version, max_version| ApiVersion {
+        api_key,
+        min_version,
+        max_version,
+    };
     ApiVersionsResponse {
         api_keys: vec![api(3, 0, 12), api(18, 0, 5), api(76, 1, 1), api(78, 3, 4)],
         finalized_features: vec![FinalizedFeatureKey {
@@ -104,8 +114,14 @@ async fn open(connector: &Pipe) -> Result<Connection, ConnectError> {
 
 async fn connected_with(options: ConnectionOptions) -> (Connection, Peer) {
     let (connector, mut peer) = pipe();
-    let (connection, ()) =
-        tokio::join!(async { Connection::open(&connector, &address(), &options).await.unwrap() }, peer.negotiate());
+    let (connection, ()) = tokio::join!(
+        async {
+            Connection::open(&connector, &address(), &options)
+                .await
+                .unwrap()
+        },
+        peer.negotiate()
+    );
     (connection, peer)
 }
 
@@ -114,35 +130,60 @@ async fn connected() -> (Connection, Peer) {
 }
 
 fn heartbeat(member_id: &str) -> ShareGroupHeartbeatRequest {
-    ShareGroupHeartbeatRequest { group_id: "g".into(), member_id: member_id.into(), ..Default::default() }
+    ShareGroupHeartbeatRequest {
+        group_id: "g".into(),
+        member_id: member_id.into(),
+        ..Default::default()
+    }
 }
 
 fn beaten(member_id: &str) -> ShareGroupHeartbeatResponse {
-    ShareGroupHeartbeatResponse { member_id: Some(member_id.into()), ..Default::default() }
+    ShareGroupHeartbeatResponse {
+        member_id: Some(member_id.into()),
+        ..Default::default()
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn negotiation_takes_the_newest_common_version_and_the_features() {
     let (connection, mut peer) = connected().await;
     assert_eq!(connection.version::<MetadataRequest>(), Ok(12));
-    assert_eq!(connection.versions().range(3), Some(ApiVersionRange { min: 0, max: 12 }));
+    assert_eq!(
+        connection.versions().range(3),
+        Some(ApiVersionRange { min: 0, max: 12 })
+    );
     assert_eq!(connection.finalized_feature("share.version"), Some(2));
     assert_eq!(connection.finalized_feature("transaction.version"), None);
-    let request = MetadataRequest { topics: Some(Vec::new()), ..Default::default() };
+    let request = MetadataRequest {
+        topics: Some(Vec::new()),
+        ..Default::default()
+    };
     let (response, version) = tokio::join!(connection.call(&request), async {
         let asked = peer.asked().await;
-        let response = MetadataResponse { controller_id: BrokerId(4), ..Default::default() };
+        let response = MetadataResponse {
+            controller_id: BrokerId(4),
+            ..Default::default()
+        };
         peer.answer::<MetadataRequest>(&asked, &response).await;
-        assert_eq!(MetadataRequest::from_bytes(&asked.body, 12).unwrap(), request);
+        assert_eq!(
+            MetadataRequest::from_bytes(&asked.body, 12).unwrap(),
+            request
+        );
         asked.header.api_version
     });
-    assert_eq!((response.unwrap().controller_id, version), (BrokerId(4), 12));
+    assert_eq!(
+        (response.unwrap().controller_id, version),
+        (BrokerId(4), 12)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_api_without_a_common_version_is_refused_before_anything_is_sent() {
     let (connection, _peer) = connected().await;
-    let error = connection.call(&ShareFetchRequest::default()).await.unwrap_err();
+    let error = connection
+        .call(&ShareFetchRequest::default())
+        .await
+        .unwrap_err();
     let expected = CallError::Unsupported {
         address: address(),
         api: "ShareFetch",
@@ -151,7 +192,10 @@ async fn an_api_without_a_common_version_is_refused_before_anything_is_sent() {
     };
     assert_eq!(error, expected);
     assert!(!error.is_retriable() && !error.may_have_arrived());
-    assert_eq!(error.to_string(), "broker:9092 has no usable version of ShareFetch: ours 1 to 2, the broker's 3 to 4");
+    assert_eq!(
+        error.to_string(),
+        "broker:9092 has no usable version of ShareFetch: ours 1 to 2, the broker's 3 to 4"
+    );
     assert!(!connection.is_closed());
 }
 
@@ -170,7 +214,8 @@ async fn b_023_api_versions_answered_in_version_0_is_asked_again_on_the_same_soc
         assert_eq!((second.header.api_key, second.header.api_version), (18, 3));
         let request = ApiVersionsRequest::from_bytes(&second.body, 3).unwrap();
         assert_eq!(request.client_software_name, "sharegroup");
-        peer.answer::<ApiVersionsRequest>(&second, &versions()).await;
+        peer.answer::<ApiVersionsRequest>(&second, &versions())
+            .await;
     };
     let (connection, ()) = tokio::join!(open(&connector), script);
     assert_eq!(connection.unwrap().version::<MetadataRequest>(), Ok(12));
@@ -182,14 +227,24 @@ async fn a_broker_that_refuses_api_versions_twice_is_an_error_not_a_loop() {
     let script = async {
         for _ in 0..2 {
             let asked = peer.asked().await;
-            let response = ApiVersionsResponse { error_code: ErrorCode::UnsupportedVersion, ..Default::default() };
-            let frame = encode_response::<ApiVersionsRequest>(&response, 0, asked.header.correlation_id);
+            let response = ApiVersionsResponse {
+                error_code: ErrorCode::UnsupportedVersion,
+                ..Default::default()
+            };
+            let frame =
+                encode_response::<ApiVersionsRequest>(&response, 0, asked.header.correlation_id);
             peer.0.write_all(&frame).await.unwrap();
         }
     };
     let (connection, ()) = tokio::join!(open(&connector), script);
     let error = connection.unwrap_err();
-    assert_eq!(error, ConnectError::Broker { address: address(), code: ErrorCode::UnsupportedVersion });
+    assert_eq!(
+        error,
+        ConnectError::Broker {
+            address: address(),
+            code: ErrorCode::UnsupportedVersion
+        }
+    );
     assert!(!error.is_retriable());
 }
 
@@ -200,7 +255,9 @@ async fn b_035_nothing_is_sent_before_the_answer_to_api_versions() {
         let asked = peer.asked().await;
         let mut byte = [0];
         // Two seconds of silence: nothing else arrives.
-        timeout(2 * SECOND, peer.0.read(&mut byte)).await.unwrap_err();
+        timeout(2 * SECOND, peer.0.read(&mut byte))
+            .await
+            .unwrap_err();
         peer.answer::<ApiVersionsRequest>(&asked, &versions()).await;
     };
     let call = async {
@@ -216,7 +273,10 @@ async fn b_035_nothing_is_sent_before_the_answer_to_api_versions() {
         },
         script
     );
-    assert!(outcome.is_none(), "the heartbeat waits for an answer that the script never gives");
+    assert!(
+        outcome.is_none(),
+        "the heartbeat waits for an answer that the script never gives"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -225,7 +285,14 @@ async fn setup_has_a_deadline() {
     let started = Instant::now();
     let error = open(&connector).await.unwrap_err();
     let (phase, after) = (ConnectPhase::ApiVersions, 10 * SECOND);
-    assert_eq!(error, ConnectError::Timeout { address: address(), phase, after });
+    assert_eq!(
+        error,
+        ConnectError::Timeout {
+            address: address(),
+            phase,
+            after
+        }
+    );
     assert_eq!(started.elapsed(), after);
     assert!(error.is_retriable());
 }
@@ -252,16 +319,33 @@ async fn a_request_without_an_answer_at_its_deadline_ends_the_connection() {
     );
     assert_eq!(started.elapsed(), 5 * SECOND);
     let first = first.unwrap_err();
-    assert_eq!(first, CallError::Timeout { address: address(), api: "ShareGroupHeartbeat", after: 5 * SECOND },);
+    assert_eq!(
+        first,
+        CallError::Timeout {
+            address: address(),
+            api: "ShareGroupHeartbeat",
+            after: 5 * SECOND
+        },
+    );
     assert!(first.is_retriable() && first.may_have_arrived());
-    let reason = CloseReason::Timeout { api: "ShareGroupHeartbeat", after: 5 * SECOND };
+    let reason = CloseReason::Timeout {
+        api: "ShareGroupHeartbeat",
+        after: 5 * SECOND,
+    };
     assert_eq!(
         second.unwrap_err(),
-        CallError::ConnectionLost { address: address(), api: "ShareGroupHeartbeat", reason: reason.clone() }
+        CallError::ConnectionLost {
+            address: address(),
+            api: "ShareGroupHeartbeat",
+            reason: reason.clone()
+        }
     );
     assert_eq!(connection.closed().await, reason);
     let later = connection.call(&heartbeat("late")).await.unwrap_err();
-    assert!(matches!(later, CallError::NotConnected { .. }) && !later.may_have_arrived(), "{later}");
+    assert!(
+        matches!(later, CallError::NotConnected { .. }) && !later.may_have_arrived(),
+        "{later}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -280,13 +364,17 @@ async fn an_earlier_deadline_that_is_added_later_is_kept() {
 #[tokio::test(start_paused = true)]
 async fn a_dropped_call_leaves_the_connection_usable_and_its_late_answer_is_dropped() {
     let (connection, mut peer) = connected().await;
-    timeout(SECOND, connection.call(&heartbeat("dropped"))).await.unwrap_err();
+    timeout(SECOND, connection.call(&heartbeat("dropped")))
+        .await
+        .unwrap_err();
     let dropped = peer.asked().await;
     let request = heartbeat("kept");
     let (kept, ()) = tokio::join!(connection.call(&request), async {
         let asked = peer.asked().await;
-        peer.answer::<ShareGroupHeartbeatRequest>(&dropped, &beaten("dropped")).await;
-        peer.answer::<ShareGroupHeartbeatRequest>(&asked, &beaten("kept")).await;
+        peer.answer::<ShareGroupHeartbeatRequest>(&dropped, &beaten("dropped"))
+            .await;
+        peer.answer::<ShareGroupHeartbeatRequest>(&asked, &beaten("kept"))
+            .await;
     });
     assert_eq!(kept.unwrap().member_id.as_deref(), Some("kept"));
     assert!(!connection.is_closed());
@@ -296,14 +384,19 @@ async fn a_dropped_call_leaves_the_connection_usable_and_its_late_answer_is_drop
 async fn a_dropped_call_that_is_never_answered_still_ends_the_connection_at_its_deadline() {
     let (connection, _peer) = connected().await;
     let started = Instant::now();
-    timeout(SECOND, connection.call(&heartbeat("dropped"))).await.unwrap_err();
+    timeout(SECOND, connection.call(&heartbeat("dropped")))
+        .await
+        .unwrap_err();
     connection.closed().await;
     assert_eq!(started.elapsed(), 30 * SECOND);
 }
 
 #[tokio::test(start_paused = true)]
 async fn requests_in_flight_are_bounded_and_who_finds_no_place_is_told_so() {
-    let options = ConnectionOptions { in_flight_max: 2, ..Default::default() };
+    let options = ConnectionOptions {
+        in_flight_max: 2,
+        ..Default::default()
+    };
     let (connection, mut peer) = connected_with(options).await;
     let request = heartbeat("m");
     let calls = async {
@@ -316,15 +409,28 @@ async fn requests_in_flight_are_bounded_and_who_finds_no_place_is_told_so() {
     let script = async {
         let (first, second) = (peer.asked().await, peer.asked().await);
         let mut byte = [0];
-        timeout(4 * SECOND, peer.0.read(&mut byte)).await.unwrap_err();
-        peer.answer::<ShareGroupHeartbeatRequest>(&first, &beaten("1")).await;
-        peer.answer::<ShareGroupHeartbeatRequest>(&second, &beaten("2")).await;
+        timeout(4 * SECOND, peer.0.read(&mut byte))
+            .await
+            .unwrap_err();
+        peer.answer::<ShareGroupHeartbeatRequest>(&first, &beaten("1"))
+            .await;
+        peer.answer::<ShareGroupHeartbeatRequest>(&second, &beaten("2"))
+            .await;
     };
     let ((first, second, third), ()) = tokio::join!(calls, script);
     assert_eq!(first.unwrap().member_id.as_deref(), Some("1"));
     assert_eq!(second.unwrap().member_id.as_deref(), Some("2"));
     let third = third.unwrap_err();
-    assert!(matches!(third, CallError::Busy { in_flight_max: 2, .. }) && !third.may_have_arrived(), "{third}");
+    assert!(
+        matches!(
+            third,
+            CallError::Busy {
+                in_flight_max: 2,
+                ..
+            }
+        ) && !third.may_have_arrived(),
+        "{third}"
+    );
     assert!(!connection.is_closed());
 }
 
@@ -332,15 +438,26 @@ async fn requests_in_flight_are_bounded_and_who_finds_no_place_is_told_so() {
 async fn an_answer_out_of_order_ends_the_connection() {
     let (connection, mut peer) = connected().await;
     let request = heartbeat("m");
-    let (first, second, ids) = tokio::join!(connection.call(&request), connection.call(&request), async {
-        let (first, second) = (peer.asked().await, peer.asked().await);
-        peer.answer::<ShareGroupHeartbeatRequest>(&second, &beaten("m")).await;
-        (first.header.correlation_id, second.header.correlation_id)
-    });
-    let reason = CloseReason::CorrelationId { expected: Some(ids.0.0), received: ids.1.0 };
+    let (first, second, ids) = tokio::join!(
+        connection.call(&request),
+        connection.call(&request),
+        async {
+            let (first, second) = (peer.asked().await, peer.asked().await);
+            peer.answer::<ShareGroupHeartbeatRequest>(&second, &beaten("m"))
+                .await;
+            (first.header.correlation_id, second.header.correlation_id)
+        }
+    );
+    let reason = CloseReason::CorrelationId {
+        expected: Some(ids.0.0),
+        received: ids.1.0,
+    };
     for outcome in [first, second] {
         let error = outcome.unwrap_err();
-        assert!(matches!(&error, CallError::ConnectionLost { reason: r, .. } if *r == reason), "{error}");
+        assert!(
+            matches!(&error, CallError::ConnectionLost { reason: r, .. } if *r == reason),
+            "{error}"
+        );
     }
 }
 
@@ -349,25 +466,44 @@ async fn an_answer_that_nobody_asked_for_ends_the_connection() {
     let (connection, mut peer) = connected().await;
     let frame = encode_response::<ShareGroupHeartbeatRequest>(&beaten("m"), 1, CorrelationId(77));
     peer.0.write_all(&frame).await.unwrap();
-    assert_eq!(connection.closed().await, CloseReason::CorrelationId { expected: None, received: 77 });
+    assert_eq!(
+        connection.closed().await,
+        CloseReason::CorrelationId {
+            expected: None,
+            received: 77
+        }
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_huge_frame_is_refused_by_its_size() {
     let (connection, mut peer) = connected().await;
-    peer.0.write_all(&[0x7f, 0xff, 0xff, 0xff, 0, 0]).await.unwrap();
+    peer.0
+        .write_all(&[0x7f, 0xff, 0xff, 0xff, 0, 0])
+        .await
+        .unwrap();
     let limit = ConnectionOptions::default().frame_bytes_max;
     let size = 0x7fff_ffff;
-    assert_eq!(connection.closed().await, CloseReason::Frame(DecodeError::FrameTooLarge { size, limit }));
+    assert_eq!(
+        connection.closed().await,
+        CloseReason::Frame(DecodeError::FrameTooLarge { size, limit })
+    );
 }
 
 #[test]
 fn the_size_of_a_frame_alone_allocates_no_more_than_a_mebibyte() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
     let (connection, mut peer) = runtime.block_on(connected());
     let allocated = allocation_counter::measure(|| {
         runtime.block_on(async {
-            peer.0.write_all(&(90 * 1024 * 1024_u32).to_be_bytes()).await.unwrap();
+            peer.0
+                .write_all(&(90 * 1024 * 1024_u32).to_be_bytes())
+                .await
+                .unwrap();
             peer.0.write_all(&[0; 100]).await.unwrap();
             tokio::time::sleep(SECOND).await;
         });
@@ -391,12 +527,18 @@ async fn a_connection_that_ends_inside_a_frame_says_so() {
     let request = heartbeat("m");
     let (outcome, ()) = tokio::join!(connection.call(&request), async {
         peer.asked().await;
-        peer.0.write_all(&[0, 0, 0, 100, 0, 0, 0, 1, 9]).await.unwrap();
+        peer.0
+            .write_all(&[0, 0, 0, 100, 0, 0, 0, 1, 9])
+            .await
+            .unwrap();
         peer.0.shutdown().await.unwrap();
     });
     let error = outcome.unwrap_err();
     let reason = CloseReason::ByPeerInsideFrame { missing: 95 };
-    assert!(matches!(&error, CallError::ConnectionLost { reason: r, .. } if *r == reason), "{error}");
+    assert!(
+        matches!(&error, CallError::ConnectionLost { reason: r, .. } if *r == reason),
+        "{error}"
+    );
     assert!(error.is_retriable() && error.may_have_arrived());
 }
 
@@ -415,11 +557,23 @@ async fn b_104_a_tls_alert_gives_an_error_that_suggests_tls() {
         let started = Instant::now();
         let (outcome, ()) = tokio::join!(open(&connector), async {
             peer.asked().await;
-            peer.0.write_all(&[0x15, 0x03, version, 0x00, 0x02, 0x02, 0x28]).await.unwrap();
+            peer.0
+                .write_all(&[0x15, 0x03, version, 0x00, 0x02, 0x02, 0x28])
+                .await
+                .unwrap();
         });
         let error = outcome.unwrap_err();
-        assert_eq!(error, ConnectError::Closed { address: address(), reason: CloseReason::TlsAlert });
-        assert!(error.to_string().contains("TLS") && !error.is_retriable(), "{error}");
+        assert_eq!(
+            error,
+            ConnectError::Closed {
+                address: address(),
+                reason: CloseReason::TlsAlert
+            }
+        );
+        assert!(
+            error.to_string().contains("TLS") && !error.is_retriable(),
+            "{error}"
+        );
         assert!(started.elapsed() < 2 * SECOND);
     }
 }
@@ -429,9 +583,18 @@ async fn an_http_server_is_recognized() {
     let (connector, mut peer) = pipe();
     let (outcome, ()) = tokio::join!(open(&connector), async {
         peer.asked().await;
-        peer.0.write_all(b"HTTP/1.1 400 Bad Request\r\n").await.unwrap();
+        peer.0
+            .write_all(b"HTTP/1.1 400 Bad Request\r\n")
+            .await
+            .unwrap();
     });
-    assert_eq!(outcome.unwrap_err(), ConnectError::Closed { address: address(), reason: CloseReason::Http });
+    assert_eq!(
+        outcome.unwrap_err(),
+        ConnectError::Closed {
+            address: address(),
+            reason: CloseReason::Http
+        }
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -446,8 +609,14 @@ async fn an_undecodable_answer_ends_the_connection() {
         peer.0.write_all(&frame).await.unwrap();
     });
     let error = outcome.unwrap_err();
-    assert!(matches!(error, CallError::PeerMisbehaved { version: 1, .. }), "{error}");
-    assert!(matches!(connection.closed().await, CloseReason::Decode { .. }));
+    assert!(
+        matches!(error, CallError::PeerMisbehaved { version: 1, .. }),
+        "{error}"
+    );
+    assert!(matches!(
+        connection.closed().await,
+        CloseReason::Decode { .. }
+    ));
 }
 
 #[tokio::test(start_paused = true)]
@@ -458,7 +627,16 @@ async fn close_fails_what_waits_and_ends_the_stream() {
         peer.asked().await;
         connection.close();
     });
-    assert!(matches!(outcome, Err(CallError::ConnectionLost { reason: CloseReason::ByUs, .. })), "{outcome:?}");
+    assert!(
+        matches!(
+            outcome,
+            Err(CallError::ConnectionLost {
+                reason: CloseReason::ByUs,
+                ..
+            })
+        ),
+        "{outcome:?}"
+    );
     assert_eq!(peer.0.read(&mut [0]).await.unwrap(), 0);
 }
 
@@ -478,10 +656,17 @@ async fn frames_arrive_whole_whatever_the_pieces() {
     let request = heartbeat("m");
     // Larger than what is allocated on the peer's word, so that the buffer grows.
     let text = "x".repeat(3 * 1024 * 1024 + 17);
-    let response = ShareGroupHeartbeatResponse { error_message: Some(text.clone()), ..Default::default() };
+    let response = ShareGroupHeartbeatResponse {
+        error_message: Some(text.clone()),
+        ..Default::default()
+    };
     let (outcome, ()) = tokio::join!(connection.call(&request), async {
         let asked = peer.asked().await;
-        let mut frame = encode_response::<ShareGroupHeartbeatRequest>(&response, 1, asked.header.correlation_id);
+        let mut frame = encode_response::<ShareGroupHeartbeatRequest>(
+            &response,
+            1,
+            asked.header.correlation_id,
+        );
         // The size itself comes byte by byte.
         for _ in 0..5 {
             peer.0.write_all(&frame.split_to(1)).await.unwrap();
@@ -497,14 +682,18 @@ async fn frames_arrive_whole_whatever_the_pieces() {
 
 #[tokio::test(start_paused = true)]
 async fn client_id_travels_in_the_header() {
-    let options = ConnectionOptions { client_id: Some("orders-1".into()), ..Default::default() };
+    let options = ConnectionOptions {
+        client_id: Some("orders-1".into()),
+        ..Default::default()
+    };
     let (connector, mut peer) = pipe();
     let address = address();
-    let (connection, header) = tokio::join!(Connection::open(&connector, &address, &options), async {
-        let asked = peer.asked().await;
-        peer.answer::<ApiVersionsRequest>(&asked, &versions()).await;
-        asked.header
-    });
+    let (connection, header) =
+        tokio::join!(Connection::open(&connector, &address, &options), async {
+            let asked = peer.asked().await;
+            peer.answer::<ApiVersionsRequest>(&asked, &versions()).await;
+            asked.header
+        });
     connection.unwrap();
     assert_eq!(header.client_id.as_deref(), Some("orders-1"));
 }

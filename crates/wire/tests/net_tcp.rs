@@ -2,7 +2,9 @@
 #![cfg(feature = "net")]
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use sharegroup_wire::net::{Address, ConnectError, Connection, ConnectionOptions, Connector, TcpConnector};
+use sharegroup_wire::net::{
+    Address, ConnectError, Connection, ConnectionOptions, Connector, TcpConnector,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -11,9 +13,10 @@ async fn all_addresses_of_a_host_name_are_tried() {
     // `localhost` may resolve to ::1 first; only 127.0.0.1 listens.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = Address::new("localhost", listener.local_addr().unwrap().port());
-    let (stream, accepted) = tokio::join!(async { TcpConnector::default().connect(&address).await.unwrap() }, async {
-        listener.accept().await.unwrap().0
-    });
+    let (stream, accepted) = tokio::join!(
+        async { TcpConnector::default().connect(&address).await.unwrap() },
+        async { listener.accept().await.unwrap().0 }
+    );
     let (mut stream, mut accepted) = (stream, accepted);
     stream.write_all(b"ping").await.unwrap();
     let mut bytes = [0; 4];
@@ -26,14 +29,38 @@ async fn a_port_without_a_listener_is_refused_with_its_address() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = Address::new("127.0.0.1", listener.local_addr().unwrap().port());
     drop(listener);
-    let error = Connection::open(&TcpConnector::default(), &address, &ConnectionOptions::default()).await.unwrap_err();
-    assert!(matches!(error, ConnectError::Io { kind: std::io::ErrorKind::ConnectionRefused, .. }), "{error}");
-    assert!(error.to_string().contains(&address.to_string()) && error.is_retriable(), "{error}");
+    let error = Connection::open(
+        &TcpConnector::default(),
+        &address,
+        &ConnectionOptions::default(),
+    )
+    .await
+    .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            ConnectError::Io {
+                kind: std::io::ErrorKind::ConnectionRefused,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains(&address.to_string()) && error.is_retriable(),
+        "{error}"
+    );
 }
 
 #[tokio::test]
 async fn a_host_name_that_does_not_resolve_says_so() {
     let address = Address::new("no-such-host.invalid", 9092);
-    let error = Connection::open(&TcpConnector::default(), &address, &ConnectionOptions::default()).await.unwrap_err();
+    let error = Connection::open(
+        &TcpConnector::default(),
+        &address,
+        &ConnectionOptions::default(),
+    )
+    .await
+    .unwrap_err();
     assert!(error.to_string().contains("host name"), "{error}");
 }

@@ -27,7 +27,10 @@ pub struct Address {
 impl Address {
     /// Of a host (no brackets) and a port.
     pub fn new(host: impl Into<String>, port: u16) -> Self {
-        Self { host: host.into(), port }
+        Self {
+            host: host.into(),
+            port,
+        }
     }
 
     /// A list separated by commas, as in `bootstrap.servers`. Blanks around entries, empty entries
@@ -38,13 +41,21 @@ impl Address {
     /// when nothing is left.
     pub fn parse_list(list: &str) -> Result<Vec<Self>, AddressError> {
         let mut addresses = Vec::new();
-        for entry in list.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+        for entry in list
+            .split(',')
+            .map(str::trim)
+            .filter(|entry| !entry.is_empty())
+        {
             let address = entry.parse()?;
             if !addresses.contains(&address) {
                 addresses.push(address);
             }
         }
-        if addresses.is_empty() { Err(AddressError::EmptyList) } else { Ok(addresses) }
+        if addresses.is_empty() {
+            Err(AddressError::EmptyList)
+        } else {
+            Ok(addresses)
+        }
     }
 }
 
@@ -66,14 +77,28 @@ impl FromStr for Address {
         let given = || text.to_owned();
         let rest = match text.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("PLAINTEXT") => rest,
-            Some((scheme, _)) => return Err(AddressError::Scheme { given: given(), scheme: scheme.to_owned() }),
+            Some((scheme, _)) => {
+                return Err(AddressError::Scheme {
+                    given: given(),
+                    scheme: scheme.to_owned(),
+                });
+            }
             None => text,
         };
         let (host, port) = if let Some(rest) = rest.strip_prefix('[') {
-            let (host, after) = rest.split_once(']').ok_or_else(|| AddressError::UnclosedBracket { given: given() })?;
-            (host, after.strip_prefix(':').ok_or_else(|| AddressError::MissingPort { given: given() })?)
+            let (host, after) = rest
+                .split_once(']')
+                .ok_or_else(|| AddressError::UnclosedBracket { given: given() })?;
+            (
+                host,
+                after
+                    .strip_prefix(':')
+                    .ok_or_else(|| AddressError::MissingPort { given: given() })?,
+            )
         } else {
-            let (host, port) = rest.rsplit_once(':').ok_or_else(|| AddressError::MissingPort { given: given() })?;
+            let (host, port) = rest
+                .rsplit_once(':')
+                .ok_or_else(|| AddressError::MissingPort { given: given() })?;
             if host.contains(':') {
                 return Err(AddressError::BareIpv6 { given: given() });
             }
@@ -82,12 +107,21 @@ impl FromStr for Address {
         if host.is_empty() {
             return Err(AddressError::MissingHost { given: given() });
         }
-        if let Some(character) = host.chars().find(|c| c.is_whitespace() || matches!(c, '/' | '@' | '[' | ']')) {
-            return Err(AddressError::InvalidHost { given: given(), character });
+        if let Some(character) = host
+            .chars()
+            .find(|c| c.is_whitespace() || matches!(c, '/' | '@' | '[' | ']'))
+        {
+            return Err(AddressError::InvalidHost {
+                given: given(),
+                character,
+            });
         }
         match port.parse::<u16>() {
             Ok(port) if port > 0 => Ok(Self::new(host, port)),
-            _ => Err(AddressError::InvalidPort { given: given(), port: port.to_owned() }),
+            _ => Err(AddressError::InvalidPort {
+                given: given(),
+                port: port.to_owned(),
+            }),
         }
     }
 }
@@ -137,7 +171,9 @@ pub enum AddressError {
         given: String,
     },
     /// A scheme other than `PLAINTEXT://`.
-    #[error("`{given}` starts with {scheme}://; write host:port, the protocol is set by security.protocol")]
+    #[error(
+        "`{given}` starts with {scheme}://; write host:port, the protocol is set by security.protocol"
+    )]
     Scheme {
         /// The text.
         given: String,
@@ -167,7 +203,11 @@ mod tests {
             ("localhost:9092", "localhost", 9092),
             ("[::1]:9092", "::1", 9092),
             ("127.0.0.1:1", "127.0.0.1", 1),
-            ("plaintext://kafka_1.example:65535", "kafka_1.example", 65535),
+            (
+                "plaintext://kafka_1.example:65535",
+                "kafka_1.example",
+                65535,
+            ),
         ] {
             let address: Address = text.parse().unwrap();
             assert_eq!(address, Address::new(host, port));

@@ -85,7 +85,11 @@ impl Connection {
         let stream = match timeout(options.setup_timeout, connector.connect(address)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
-                return Err(ConnectError::Io { address: address.clone(), kind: error.kind(), text: error.to_string() });
+                return Err(ConnectError::Io {
+                    address: address.clone(),
+                    kind: error.kind(),
+                    text: error.to_string(),
+                });
             }
             Err(_) => {
                 return Err(ConnectError::Timeout {
@@ -109,14 +113,17 @@ impl Connection {
         };
         let frame_bytes_max = options.frame_bytes_max;
         tokio::spawn(async move { run(stream, queue, &shared, frame_bytes_max).await });
-        let negotiated = timeout_at(started + options.setup_timeout, negotiate(&link, options)).await;
+        let negotiated =
+            timeout_at(started + options.setup_timeout, negotiate(&link, options)).await;
         let versions = negotiated.map_err(|_| ConnectError::Timeout {
             address: address.clone(),
             phase: ConnectPhase::ApiVersions,
             after: options.setup_timeout,
         })??;
         tracing::debug!(%address, "Connected.");
-        Ok(Self { inner: Arc::new(Inner { link, versions }) })
+        Ok(Self {
+            inner: Arc::new(Inner { link, versions }),
+        })
     }
 
     /// Where it leads.
@@ -138,12 +145,14 @@ impl Connection {
     pub fn version<R: Request>(&self) -> Result<i16, CallError> {
         let ours = ApiVersionRange::of::<R>();
         let broker = self.inner.versions.range(R::KEY);
-        broker.and_then(|broker| ours.newest_common(broker)).ok_or_else(|| CallError::Unsupported {
-            address: self.address().clone(),
-            api: R::NAME,
-            ours,
-            broker,
-        })
+        broker
+            .and_then(|broker| ours.newest_common(broker))
+            .ok_or_else(|| CallError::Unsupported {
+                address: self.address().clone(),
+                api: R::NAME,
+                ours,
+                broker,
+            })
     }
 
     /// Level of a finalized feature of the cluster, such as `share.version`; `None` = off.
@@ -164,7 +173,12 @@ impl Connection {
     /// Dropping the future leaves the connection usable: the request may or may not have been sent,
     /// a late answer is dropped, and its deadline still holds for the connection.
     pub async fn call<R: Request>(&self, request: &R) -> Result<R::Response, CallError> {
-        self.call_with(request, self.version::<R>()?, self.inner.link.request_timeout).await
+        self.call_with(
+            request,
+            self.version::<R>()?,
+            self.inner.link.request_timeout,
+        )
+        .await
     }
 
     /// As [`call`](Self::call), in a given version and with a given time for the answer.
@@ -182,8 +196,16 @@ impl Connection {
     ) -> Result<R::Response, CallError> {
         let frame = self.inner.link.exchange(request, version, timeout).await?;
         decode_response::<R>(&frame, version).map_err(|source| {
-            self.inner.link.shared.close(CloseReason::Decode { api: R::NAME, source: source.clone() });
-            CallError::PeerMisbehaved { address: self.address().clone(), api: R::NAME, version, source }
+            self.inner.link.shared.close(CloseReason::Decode {
+                api: R::NAME,
+                source: source.clone(),
+            });
+            CallError::PeerMisbehaved {
+                address: self.address().clone(),
+                api: R::NAME,
+                version,
+                source,
+            }
         })
     }
 
@@ -229,7 +251,11 @@ impl Link {
         timeout: Duration,
     ) -> Result<Bytes, CallError> {
         let (address, api) = (|| self.address.clone(), R::NAME);
-        let not_connected = |reason| CallError::NotConnected { address: address(), api, reason };
+        let not_connected = |reason| CallError::NotConnected {
+            address: address(),
+            api,
+            reason,
+        };
         if let Some(reason) = self.shared.close_reason() {
             return Err(not_connected(reason));
         }
@@ -249,15 +275,36 @@ impl Link {
         };
         let answer = self
             .shared
-            .submit(Submission { api, timeout, deadline, place }, &self.frames, |correlation_id| {
-                encode_request(request, version, correlation_id, self.client_id.as_deref())
-            })
+            .submit(
+                Submission {
+                    api,
+                    timeout,
+                    deadline,
+                    place,
+                },
+                &self.frames,
+                |correlation_id| {
+                    encode_request(request, version, correlation_id, self.client_id.as_deref())
+                },
+            )
             .map_err(not_connected)?;
         match answer.await {
             Ok(Outcome::Answer(frame)) => Ok(frame),
-            Ok(Outcome::Timeout) => Err(CallError::Timeout { address: address(), api, after: timeout }),
-            Ok(Outcome::Lost(reason)) => Err(CallError::ConnectionLost { address: address(), api, reason }),
-            Err(_) => Err(CallError::ConnectionLost { address: address(), api, reason: CloseReason::ByUs }),
+            Ok(Outcome::Timeout) => Err(CallError::Timeout {
+                address: address(),
+                api,
+                after: timeout,
+            }),
+            Ok(Outcome::Lost(reason)) => Err(CallError::ConnectionLost {
+                address: address(),
+                api,
+                reason,
+            }),
+            Err(_) => Err(CallError::ConnectionLost {
+                address: address(),
+                api,
+                reason: CloseReason::ByUs,
+            }),
         }
     }
 }

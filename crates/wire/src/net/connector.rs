@@ -39,7 +39,9 @@ pub struct TcpConnector {
 
 impl Default for TcpConnector {
     fn default() -> Self {
-        Self { address_timeout: Duration::from_secs(3) }
+        Self {
+            address_timeout: Duration::from_secs(3),
+        }
     }
 }
 
@@ -48,19 +50,24 @@ impl Connector for TcpConnector {
         Box::pin(async move {
             let resolved: Vec<_> = lookup_host((address.host.as_str(), address.port))
                 .await
-                .map_err(|error| io::Error::new(error.kind(), format!("host name not resolved: {error}")))?
+                .map_err(|error| {
+                    io::Error::new(error.kind(), format!("host name not resolved: {error}"))
+                })?
                 .collect();
-            let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host name has no addresses");
+            let mut failure =
+                io::Error::new(io::ErrorKind::NotFound, "the host name has no addresses");
             let count = resolved.len();
             for (index, socket_address) in resolved.into_iter().enumerate() {
                 let connect = TcpStream::connect(socket_address);
                 let outcome = if index + 1 < count {
-                    tokio::time::timeout(self.address_timeout, connect).await.unwrap_or_else(|_| {
-                        Err(io::Error::new(
-                            io::ErrorKind::TimedOut,
-                            format!("no answer within {:?}", self.address_timeout),
-                        ))
-                    })
+                    tokio::time::timeout(self.address_timeout, connect)
+                        .await
+                        .unwrap_or_else(|_| {
+                            Err(io::Error::new(
+                                io::ErrorKind::TimedOut,
+                                format!("no answer within {:?}", self.address_timeout),
+                            ))
+                        })
                 } else {
                     connect.await
                 };
@@ -69,7 +76,9 @@ impl Connector for TcpConnector {
                         stream.set_nodelay(true)?;
                         return Ok(Box::new(stream) as BoxStream);
                     }
-                    Err(error) => failure = io::Error::new(error.kind(), format!("{socket_address}: {error}")),
+                    Err(error) => {
+                        failure = io::Error::new(error.kind(), format!("{socket_address}: {error}"))
+                    }
                 }
             }
             Err(failure)

@@ -72,7 +72,9 @@ pub enum ConnectError {
         code: ErrorCode,
     },
     /// The broker knows no version of ApiVersions that this crate knows.
-    #[error("{address} speaks no version of ApiVersions that is known here: ours {ours}, the broker's {broker}")]
+    #[error(
+        "{address} speaks no version of ApiVersions that is known here: ours {ours}, the broker's {broker}"
+    )]
     Unsupported {
         /// Where.
         address: Address,
@@ -88,10 +90,15 @@ impl ConnectError {
     #[must_use]
     pub const fn is_retriable(&self) -> bool {
         match self {
-            Self::Io { kind, .. } => !matches!(kind, io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied),
+            Self::Io { kind, .. } => !matches!(
+                kind,
+                io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied
+            ),
             Self::Timeout { .. } => true,
             Self::Closed { reason, .. } => reason.is_retriable(),
-            Self::Broker { code, .. } => code.is_retriable() || matches!(code, ErrorCode::RebootstrapRequired),
+            Self::Broker { code, .. } => {
+                code.is_retriable() || matches!(code, ErrorCode::RebootstrapRequired)
+            }
             Self::Unsupported { .. } => false,
         }
     }
@@ -130,7 +137,9 @@ pub enum CallError {
     },
     /// As many requests as allowed wait on the connection already, and none was answered in time.
     /// Nothing was sent.
-    #[error("{api} to {address} found no free place among {in_flight_max} waiting requests within {after:?}")]
+    #[error(
+        "{api} to {address} found no free place among {in_flight_max} waiting requests within {after:?}"
+    )]
     Busy {
         /// The broker.
         address: Address,
@@ -195,7 +204,9 @@ impl CallError {
         match self {
             Self::Unsupported { .. } | Self::PeerMisbehaved { .. } => false,
             Self::Busy { .. } | Self::Timeout { .. } => true,
-            Self::NotConnected { reason, .. } | Self::ConnectionLost { reason, .. } => reason.is_retriable(),
+            Self::NotConnected { reason, .. } | Self::ConnectionLost { reason, .. } => {
+                reason.is_retriable()
+            }
         }
     }
 
@@ -204,7 +215,9 @@ impl CallError {
     pub const fn may_have_arrived(&self) -> bool {
         match self {
             Self::Unsupported { .. } | Self::Busy { .. } | Self::NotConnected { .. } => false,
-            Self::ConnectionLost { .. } | Self::Timeout { .. } | Self::PeerMisbehaved { .. } => true,
+            Self::ConnectionLost { .. } | Self::Timeout { .. } | Self::PeerMisbehaved { .. } => {
+                true
+            }
         }
     }
 
@@ -295,7 +308,11 @@ impl CloseReason {
     #[must_use]
     pub const fn is_retriable(&self) -> bool {
         match self {
-            Self::ByUs | Self::ByPeer | Self::ByPeerInsideFrame { .. } | Self::Io { .. } | Self::Timeout { .. } => true,
+            Self::ByUs
+            | Self::ByPeer
+            | Self::ByPeerInsideFrame { .. }
+            | Self::Io { .. }
+            | Self::Timeout { .. } => true,
             Self::TlsAlert
             | Self::Http
             | Self::Frame(_)
@@ -308,6 +325,9 @@ impl CloseReason {
 
 impl From<io::Error> for CloseReason {
     fn from(error: io::Error) -> Self {
-        Self::Io { kind: error.kind(), text: error.to_string() }
+        Self::Io {
+            kind: error.kind(),
+            text: error.to_string(),
+        }
     }
 }

@@ -30,7 +30,10 @@ impl ApiVersionRange {
     /// The versions of `R` that are known here.
     #[must_use]
     pub const fn of<R: Request>() -> Self {
-        Self { min: R::VERSION_MIN, max: R::VERSION_MAX }
+        Self {
+            min: R::VERSION_MIN,
+            max: R::VERSION_MAX,
+        }
     }
 
     /// The newest version in both ranges.
@@ -43,7 +46,11 @@ impl ApiVersionRange {
 
 impl fmt::Display for ApiVersionRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.min == self.max { write!(f, "{}", self.min) } else { write!(f, "{} to {}", self.min, self.max) }
+        if self.min == self.max {
+            write!(f, "{}", self.min)
+        } else {
+            write!(f, "{} to {}", self.min, self.max)
+        }
     }
 }
 
@@ -60,9 +67,19 @@ impl NegotiatedVersions {
         let features = response.finalized_features.iter();
         Self {
             apis: apis
-                .map(|api| (api.api_key, ApiVersionRange { min: api.min_version, max: api.max_version }))
+                .map(|api| {
+                    (
+                        api.api_key,
+                        ApiVersionRange {
+                            min: api.min_version,
+                            max: api.max_version,
+                        },
+                    )
+                })
                 .collect(),
-            features: features.map(|feature| (feature.name.clone(), feature.max_version_level)).collect(),
+            features: features
+                .map(|feature| (feature.name.clone(), feature.max_version_level))
+                .collect(),
         }
     }
 
@@ -80,7 +97,10 @@ impl NegotiatedVersions {
 }
 
 /// Asks for the broker's versions.
-pub(super) async fn negotiate(link: &Link, options: &ConnectionOptions) -> Result<NegotiatedVersions, ConnectError> {
+pub(super) async fn negotiate(
+    link: &Link,
+    options: &ConnectionOptions,
+) -> Result<NegotiatedVersions, ConnectError> {
     let request = ApiVersionsRequest {
         client_software_name: options.software_name.clone(),
         client_software_version: options.software_version.clone(),
@@ -90,7 +110,10 @@ pub(super) async fn negotiate(link: &Link, options: &ConnectionOptions) -> Resul
     let mut response = ask(link, options, &request, version).await?;
     if response.error_code == ErrorCode::UnsupportedVersion {
         let ours = ApiVersionRange::of::<ApiVersionsRequest>();
-        let known = response.api_keys.iter().find(|api| api.api_key == ApiVersionsRequest::KEY);
+        let known = response
+            .api_keys
+            .iter()
+            .find(|api| api.api_key == ApiVersionsRequest::KEY);
         // A broker too old to name its range knows version 0.
         let broker = known.map_or(ApiVersionRange { min: 0, max: 0 }, |api| ApiVersionRange {
             min: api.min_version,
@@ -99,12 +122,19 @@ pub(super) async fn negotiate(link: &Link, options: &ConnectionOptions) -> Resul
         version = ours
             .newest_common(broker)
             .filter(|next| *next != version)
-            .ok_or_else(|| ConnectError::Unsupported { address: link.address.clone(), ours, broker })?;
+            .ok_or_else(|| ConnectError::Unsupported {
+                address: link.address.clone(),
+                ours,
+                broker,
+            })?;
         response = ask(link, options, &request, version).await?;
     }
     match response.error_code {
         ErrorCode::None => Ok(NegotiatedVersions::new(&response)),
-        code => Err(ConnectError::Broker { address: link.address.clone(), code }),
+        code => Err(ConnectError::Broker {
+            address: link.address.clone(),
+            code,
+        }),
     }
 }
 
@@ -115,23 +145,37 @@ async fn ask(
     version: i16,
 ) -> Result<ApiVersionsResponse, ConnectError> {
     let address = || link.address.clone();
-    let frame = link.exchange(request, version, options.setup_timeout).await.map_err(|error| match error {
-        CallError::NotConnected { reason, .. } | CallError::ConnectionLost { reason, .. } => {
-            ConnectError::Closed { address: address(), reason }
-        }
-        _ => {
-            ConnectError::Timeout { address: address(), phase: ConnectPhase::ApiVersions, after: options.setup_timeout }
-        }
-    })?;
+    let frame =
+        link.exchange(request, version, options.setup_timeout)
+            .await
+            .map_err(|error| match error {
+                CallError::NotConnected { reason, .. }
+                | CallError::ConnectionLost { reason, .. } => ConnectError::Closed {
+                    address: address(),
+                    reason,
+                },
+                _ => ConnectError::Timeout {
+                    address: address(),
+                    phase: ConnectPhase::ApiVersions,
+                    after: options.setup_timeout,
+                },
+            })?;
     decode(&frame, version).map_err(|source| ConnectError::Closed {
         address: address(),
-        reason: CloseReason::Decode { api: ApiVersionsRequest::NAME, source },
+        reason: CloseReason::Decode {
+            api: ApiVersionsRequest::NAME,
+            source,
+        },
     })
 }
 
 /// All versions start with the error code, and UNSUPPORTED_VERSION comes in the layout of version 0.
 fn decode(frame: &Bytes, version: i16) -> Result<ApiVersionsResponse, DecodeError> {
     let unsupported = ErrorCode::UnsupportedVersion.code().to_be_bytes();
-    let version = if frame.get(4..6) == Some(&unsupported) { 0 } else { version };
+    let version = if frame.get(4..6) == Some(&unsupported) {
+        0
+    } else {
+        version
+    };
     decode_response::<ApiVersionsRequest>(frame, version)
 }

@@ -68,7 +68,11 @@ pub(super) struct Submission {
 
 impl Shared {
     pub(super) fn new() -> Self {
-        Self { state: Mutex::default(), deadline_added: Notify::new(), closed: watch::Sender::new(None) }
+        Self {
+            state: Mutex::default(),
+            deadline_added: Notify::new(),
+            closed: watch::Sender::new(None),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -96,9 +100,24 @@ impl Shared {
         if frames.try_send(encode(correlation_id)).is_err() {
             return Err(CloseReason::ByUs);
         }
-        let Submission { api, timeout, deadline, place } = submission;
-        let is_earliest = state.waiting.iter().all(|waiting| deadline < waiting.deadline);
-        state.waiting.push_back(Waiting { correlation_id, api, timeout, deadline, answer, _place: place });
+        let Submission {
+            api,
+            timeout,
+            deadline,
+            place,
+        } = submission;
+        let is_earliest = state
+            .waiting
+            .iter()
+            .all(|waiting| deadline < waiting.deadline);
+        state.waiting.push_back(Waiting {
+            correlation_id,
+            api,
+            timeout,
+            deadline,
+            answer,
+            _place: place,
+        });
         drop(state);
         if is_earliest {
             self.deadline_added.notify_one();
@@ -133,8 +152,13 @@ impl Shared {
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
         for request in waiting {
-            let own_deadline = matches!(reason, CloseReason::Timeout { .. }) && request.deadline <= now;
-            let outcome = if own_deadline { Outcome::Timeout } else { Outcome::Lost(reason.clone()) };
+            let own_deadline =
+                matches!(reason, CloseReason::Timeout { .. }) && request.deadline <= now;
+            let outcome = if own_deadline {
+                Outcome::Timeout
+            } else {
+                Outcome::Lost(reason.clone())
+            };
             // A caller that gave up doesn't listen any more.
             drop(request.answer.send(outcome));
         }
@@ -146,7 +170,10 @@ impl Shared {
         let mut state = self.state();
         let expected = state.waiting.front().map(|waiting| waiting.correlation_id);
         if expected != Some(received) {
-            return Err(CloseReason::CorrelationId { expected: expected.map(|id| id.0), received: received.0 });
+            return Err(CloseReason::CorrelationId {
+                expected: expected.map(|id| id.0),
+                received: received.0,
+            });
         }
         let request = state.waiting.pop_front();
         drop(state);
@@ -160,7 +187,11 @@ impl Shared {
     /// The waiting request whose deadline is the earliest.
     fn earliest(&self) -> Option<(Instant, &'static str, Duration)> {
         let state = self.state();
-        state.waiting.iter().min_by_key(|waiting| waiting.deadline).map(|w| (w.deadline, w.api, w.timeout))
+        state
+            .waiting
+            .iter()
+            .min_by_key(|waiting| waiting.deadline)
+            .map(|w| (w.deadline, w.api, w.timeout))
     }
 }
 
@@ -174,7 +205,12 @@ impl Drop for CloseOnDrop<'_> {
 }
 
 /// Runs a connection to its end.
-pub(super) async fn run(stream: BoxStream, frames: mpsc::Receiver<Bytes>, shared: &Shared, frame_bytes_max: usize) {
+pub(super) async fn run(
+    stream: BoxStream,
+    frames: mpsc::Receiver<Bytes>,
+    shared: &Shared,
+    frame_bytes_max: usize,
+) {
     let guard = CloseOnDrop(shared);
     let (reader, writer) = tokio::io::split(stream);
     let reason = tokio::select! {
@@ -189,7 +225,10 @@ pub(super) async fn run(stream: BoxStream, frames: mpsc::Receiver<Bytes>, shared
     drop(guard);
 }
 
-async fn write_frames(mut writer: impl AsyncWrite + Unpin, mut frames: mpsc::Receiver<Bytes>) -> CloseReason {
+async fn write_frames(
+    mut writer: impl AsyncWrite + Unpin,
+    mut frames: mpsc::Receiver<Bytes>,
+) -> CloseReason {
     while let Some(frame) = frames.recv().await {
         let written = async {
             writer.write_all(&frame).await?;
@@ -203,7 +242,11 @@ async fn write_frames(mut writer: impl AsyncWrite + Unpin, mut frames: mpsc::Rec
     CloseReason::ByUs
 }
 
-async fn read_answers(mut reader: impl AsyncRead + Unpin, shared: &Shared, frame_bytes_max: usize) -> CloseReason {
+async fn read_answers(
+    mut reader: impl AsyncRead + Unpin,
+    shared: &Shared,
+    frame_bytes_max: usize,
+) -> CloseReason {
     loop {
         let answered = async {
             let frame = read_frame(&mut reader, frame_bytes_max).await?;
@@ -222,7 +265,10 @@ async fn watch_deadlines(shared: &Shared) -> CloseReason {
             continue;
         };
         if deadline <= Instant::now() {
-            return CloseReason::Timeout { api, after: timeout };
+            return CloseReason::Timeout {
+                api,
+                after: timeout,
+            };
         }
         tokio::select! {
             () = sleep_until(deadline) => {}
@@ -233,13 +279,20 @@ async fn watch_deadlines(shared: &Shared) -> CloseReason {
 
 /// Reads one frame into a buffer of its own, so that records are slices of what the socket filled
 /// and a frame that is kept pins no other.
-async fn read_frame(reader: &mut (impl AsyncRead + Unpin), frame_bytes_max: usize) -> Result<Bytes, CloseReason> {
+async fn read_frame(
+    reader: &mut (impl AsyncRead + Unpin),
+    frame_bytes_max: usize,
+) -> Result<Bytes, CloseReason> {
     let mut size = [0_u8; 4];
     let mut filled = 0;
     while let Some(rest) = size.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         match reader.read(rest).await? {
             0 if filled == 0 => return Err(CloseReason::ByPeer),
-            0 => return Err(CloseReason::ByPeerInsideFrame { missing: size.len() - filled }),
+            0 => {
+                return Err(CloseReason::ByPeerInsideFrame {
+                    missing: size.len() - filled,
+                });
+            }
             count => filled += count,
         }
     }
@@ -267,9 +320,10 @@ fn frame_size(bytes: [u8; 4], frame_bytes_max: usize) -> Result<usize, CloseReas
     }
     let size = i32::from_be_bytes(bytes);
     match usize::try_from(size) {
-        Ok(size) if size > frame_bytes_max => {
-            Err(CloseReason::Frame(DecodeError::FrameTooLarge { size: size as u64, limit: frame_bytes_max }))
-        }
+        Ok(size) if size > frame_bytes_max => Err(CloseReason::Frame(DecodeError::FrameTooLarge {
+            size: size as u64,
+            limit: frame_bytes_max,
+        })),
         Ok(size) if size >= size_of::<i32>() => Ok(size),
         _ => Err(CloseReason::FrameSize { size }),
     }
