@@ -1,1 +1,8 @@
-//! Placeholder.
+//! For the tests of sharegroup: a model of a cluster with one share group.
+//!
+//! [`model`] is sans-io: requests and time go in, answers come out. It shares nothing with the client
+//! but the messages, so that both can't make the same mistake without a test on a real broker seeing
+//! it. With the feature `net` it is served on in-memory connections to the real driver.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
+
+pub mod model;
