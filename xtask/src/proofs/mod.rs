@@ -1,16 +1,26 @@
 //! What `cargo xtask prove` runs: what takes too long, or is too noisy, for every change.
 
+mod drain;
+mod process;
+
 use anyhow::ensure;
 use sharegroup_launcher::Kafka;
 
 use crate::run::{Context, Count, Stage};
 
 /// All proofs. To add one, write a function and a line here.
-pub(crate) const PROOFS: &[Stage] = &[Stage {
-    name: "versions",
-    what: "each supported Kafka version starts with share groups on",
-    run: versions,
-}];
+pub(crate) const PROOFS: &[Stage] = &[
+    Stage {
+        name: "versions",
+        what: "each supported Kafka version starts with share groups on",
+        run: versions,
+    },
+    Stage {
+        name: "drain",
+        what: "records/s, CPU and memory of a drain into files beside Kafka's ShareConsumerPerformance",
+        run: drain::prove,
+    },
+];
 
 /// The supported versions of Kafka and the level of `share.version` each is started with.
 const VERSIONS: [(&str, u16); 4] = [("4.1.2", 1), ("4.2.1", 1), ("4.3.1", 1), ("4.4.0", 2)];
