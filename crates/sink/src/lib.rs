@@ -22,6 +22,8 @@ mod share;
 mod source;
 mod status;
 mod task;
+#[cfg(test)]
+mod testing;
 pub mod worker;
 
 pub use config::{ConfigProblem, ConnectorConfig, WorkerConfig};

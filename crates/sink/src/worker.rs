@@ -49,8 +49,8 @@ impl WorkerOptions {
     }
 }
 
-/// A running worker. Dropping it without [`Worker::stop`] leaves its records to be delivered again
-/// once their locks end.
+/// A running worker. When it is dropped without [`Worker::stop`], its tasks stop by themselves, as
+/// long as the runtime goes on.
 #[derive(Debug)]
 pub struct Worker {
     connectors: Vec<RunningConnector>,
@@ -179,6 +179,8 @@ impl Worker {
     /// The tasks stop all the same; call again to wait for them.
     pub async fn stop(&self, budget: Duration) -> StopReport {
         let deadline = Instant::now() + budget;
+        // What a task needs to end after its own deadline is kept free.
+        let own_deadline = Instant::now() + budget * 9 / 10;
         let tasks = || {
             self.connectors
                 .iter()
@@ -188,7 +190,10 @@ impl Worker {
             task.control.send_if_modified(|control| {
                 let running = !matches!(control, Control::Stop { .. });
                 if running {
-                    *control = Control::Stop { deadline, budget };
+                    *control = Control::Stop {
+                        deadline: own_deadline,
+                        budget,
+                    };
                 }
                 running
             });

@@ -1,1 +1,533 @@
+//! Whole configurations: what is taken, what is refused, and what is said about it.
 
+use super::*;
+use crate::connector::{Connector, DynSinkTask, TaskContext};
+use crate::error::TaskError;
+
+struct TestSink;
+
+impl Connector for TestSink {
+    fn name(&self) -> &'static str {
+        "test"
+    }
+
+    fn aliases(&self) -> &'static [&'static str] {
+        &["org.example.TestSinkConnector"]
+    }
+
+    fn keys(&self) -> &'static [KeyDef] {
+        const {
+            &[
+                KeyDef::required("target", ValueKind::NonBlank, "where to write"),
+                KeyDef::optional("mode", ValueKind::OneOf(&["a", "b"]), "a", "how to write"),
+            ]
+        }
+    }
+
+    fn validate(&self, config: &ConnectorConfig) -> Vec<ConfigProblem> {
+        match config.own("target") {
+            Some("nowhere") => vec![config.problem("target", "does not exist")],
+            _ => Vec::new(),
+        }
+    }
+
+    fn task(
+        &self,
+        _: &ConnectorConfig,
+        _: &TaskContext,
+    ) -> Result<Box<dyn DynSinkTask>, TaskError> {
+        Err(TaskError::new("not made in these tests"))
+    }
+}
+
+const WORKER: &str = "bootstrap.servers=localhost:9092\n";
+const CONNECTOR: &str = "name=out\nconnector.class=TestSink\ntopics=orders\ntarget=x\n";
+const SHARE: &str = "consumer.override.group.protocol=share\n";
+
+fn read(file: &str, text: &str) -> Properties {
+    Properties::parse(Path::new(file), text, &mut Vec::new()).unwrap()
+}
+
+fn load_strictly(
+    strict: bool,
+    worker: &str,
+    connectors: &[&str],
+) -> Result<Loaded, Vec<ConfigProblem>> {
+    let worker = read("worker.properties", &format!("{WORKER}{worker}"));
+    let connectors = connectors
+        .iter()
+        .enumerate()
+        .map(|(index, text)| read(&format!("c{index}.properties"), text))
+        .collect();
+    load_properties(worker, connectors, strict, &Registry::new().with(TestSink))
+}
+
+/// One connector on top of the usual keys and the switch to share groups.
+fn with(worker: &str, connector: &str) -> Result<Loaded, Vec<ConfigProblem>> {
+    load_strictly(false, worker, &[&format!("{CONNECTOR}{SHARE}{connector}")])
+}
+
+fn texts(problems: &[ConfigProblem]) -> Vec<String> {
+    problems.iter().map(ToString::to_string).collect()
+}
+
+fn errors(result: Result<Loaded, Vec<ConfigProblem>>) -> Vec<String> {
+    let problems = result.unwrap_err();
+    let errors: Vec<_> = problems
+        .into_iter()
+        .filter(ConfigProblem::is_error)
+        .collect();
+    texts(&errors)
+}
+
+fn warnings(result: Result<Loaded, Vec<ConfigProblem>>) -> Vec<String> {
+    match result {
+        Ok(loaded) => texts(&loaded.warnings),
+        Err(problems) => panic!("{:#?}", texts(&problems)),
+    }
+}
+
+fn consumer(worker: &str, connector: &str) -> ConsumerSettings {
+    match with(worker, connector) {
+        Ok(mut loaded) => loaded.connectors.remove(0).consumer,
+        Err(problems) => panic!("{:#?}", texts(&problems)),
+    }
+}
+
+#[test]
+fn a_plain_configuration_has_kafka_connects_defaults() {
+    let loaded = with("", "").unwrap();
+    assert!(loaded.warnings.is_empty(), "{:?}", texts(&loaded.warnings));
+    assert_eq!(loaded.worker.bootstrap_servers, "localhost:9092");
+    assert_eq!(loaded.worker.shutdown_timeout.as_millis(), 5000);
+    assert_eq!(loaded.worker.flush_interval.as_secs(), 60);
+    assert_eq!(loaded.worker.override_policy, OverridePolicy::All);
+    let connector = &loaded.connectors[0];
+    assert_eq!((connector.name.as_str(), connector.tasks_max), ("out", 1));
+    assert_eq!(connector.topics, ["orders"]);
+    assert_eq!(connector.own("mode"), Some("a"));
+    let consumer = &connector.consumer;
+    assert_eq!(consumer.group_id, "connect-out");
+    assert_eq!(
+        consumer.client.client_id.as_deref(),
+        Some("connector-consumer-out")
+    );
+    assert_eq!(consumer.max_poll_records, 500);
+    assert_eq!(consumer.start_position, StartPosition::Earliest);
+    assert!(!consumer.start_position_is_set && consumer.prepare);
+    assert_eq!(consumer.acknowledgement_mode, AcknowledgementMode::Explicit);
+}
+
+#[test]
+fn the_stock_worker_file_of_kafka_is_taken_with_warnings() {
+    let warnings = warnings(with(
+        "key.converter=org.apache.kafka.connect.json.JsonConverter\n\
+         value.converter=org.apache.kafka.connect.json.JsonConverter\n\
+         key.converter.schemas.enable=true\nvalue.converter.schemas.enable=true\n\
+         offset.storage.file.filename=/tmp/connect.offsets\noffset.flush.interval.ms=10000\n\
+         plugin.path=/opt\ngroup.id=connect-cluster\n",
+        "key.converter=org.apache.kafka.connect.converters.ByteArrayConverter\n",
+    ));
+    let expected = [
+        "worker.properties:8: plugin.path=/opt: is ignored: no Java classes are loaded",
+        "worker.properties:9: group.id=connect-cluster: is ignored: workers don't form a group here",
+        "worker.properties:2: key.converter=org.apache.kafka.connect.json.JsonConverter: has no effect yet",
+        "worker.properties:6: offset.storage.file.filename=/tmp/connect.offsets: is ignored",
+    ];
+    for start in expected {
+        assert!(
+            warnings.iter().any(|text| text.starts_with(start)),
+            "{start}: {warnings:#?}"
+        );
+    }
+    assert!(
+        !warnings
+            .iter()
+            .any(|text| text.starts_with("c0.properties")),
+        "{warnings:#?}"
+    );
+}
+
+#[test]
+fn a_key_that_is_nearly_known_is_an_error_with_the_right_name() {
+    for (line, right) in [
+        ("task.max=2", "tasks.max"),
+        ("topic=orders", "topics"),
+        ("conector.class=x", "connector.class"),
+        ("moed=b", "mode"),
+        ("share.auto.offset.rest=earliest", "share.auto.offset.reset"),
+        (
+            "consumer.override.max.poll.record=5",
+            "consumer.override.max.poll.records",
+        ),
+        (
+            "consumer.overide.max.poll.records=5",
+            "consumer.override.max.poll.records",
+        ),
+        // A known key without its prefix, or with that of the other file.
+        ("max.poll.records=5", "consumer.override.max.poll.records"),
+        ("group.protocol=share", "consumer.override.group.protocol"),
+        (
+            "consumer.max.poll.records=5",
+            "consumer.override.max.poll.records",
+        ),
+        ("group.id=g", "consumer.override.group.id"),
+    ] {
+        let errors = errors(with("", &format!("{line}\n")));
+        let key = line.split('=').next().unwrap();
+        assert_eq!(errors.len(), 1, "{errors:#?}");
+        assert!(
+            errors[0].starts_with("c0.properties:6: ") && errors[0].contains(key),
+            "{}",
+            errors[0]
+        );
+        assert!(
+            errors[0].ends_with(&format!("did you mean {right}?")),
+            "{}",
+            errors[0]
+        );
+    }
+    for (line, right) in [
+        ("boostrap.servers=a:1", "bootstrap.servers"),
+        ("offset_flush_interval_ms=1", "offset.flush.interval.ms"),
+        (
+            "consumer.override.max.poll.records=5",
+            "consumer.max.poll.records",
+        ),
+        ("max.poll.records=5", "consumer.max.poll.records"),
+        ("share.loss.file=x", "consumer.share.loss.file"),
+    ] {
+        let errors = errors(with(&format!("{line}\n"), ""));
+        assert!(
+            errors[0].ends_with(&format!("did you mean {right}?")),
+            "{errors:#?}"
+        );
+    }
+}
+
+#[test]
+fn a_foreign_key_is_a_warning_and_strictly_an_error() {
+    let connector = format!("{CONNECTOR}{SHARE}my.own.setting=1\noffset.flush.interval.ms=1\n");
+    let warnings = warnings(load_strictly(false, "topics=orders\n", &[&connector]));
+    assert_eq!(
+        warnings,
+        [
+            "worker.properties:2: topics=orders: has no effect here; it belongs in a connector's file",
+            "c0.properties:6: my.own.setting=1: is not a known key; it has no effect",
+            "c0.properties:7: offset.flush.interval.ms=1: has no effect here; it belongs in the worker's file",
+        ]
+    );
+    assert_eq!(
+        errors(load_strictly(true, "topics=orders\n", &[&connector])).len(),
+        3
+    );
+}
+
+#[test]
+fn every_error_is_found_at_once() {
+    let errors = errors(load_strictly(
+        false,
+        "task.shutdown.graceful.timeout.ms=soon\n",
+        &[
+            "name=a\nconnector.class=test\ntasks.max=0\ntarget=nowhere\nmode=c\n",
+            "name=a\nconnector.class=Nothing\ntopics=x,y,x,bad topic\n",
+        ],
+    ));
+    let expected = [
+        "worker.properties:2: task.shutdown.graceful.timeout.ms=soon: must be a whole number of at least 0",
+        "c0.properties:3: tasks.max=0: must be a whole number from 1 to 1024",
+        "c0.properties: topics: must name at least one topic",
+        "c0.properties:4: target=nowhere: does not exist",
+        "c0.properties:5: mode=c: must be one of a, b",
+        "c0.properties: consumer.override.group.protocol: is not set",
+        "c1.properties:2: connector.class=Nothing: is not a known sink; known here: test",
+        "c1.properties:3: topics=x,y,x,bad topic: names x twice",
+        "c1.properties:3: topics=x,y,x,bad topic: \"bad topic\" is not a legal topic name",
+    ];
+    for start in expected {
+        assert!(
+            errors.iter().any(|text| text.starts_with(start)),
+            "{start}: {errors:#?}"
+        );
+    }
+    let two = [CONNECTOR, CONNECTOR].map(|text| format!("{text}{SHARE}"));
+    let result = load_strictly(false, "", &[&two[0], &two[1]]);
+    assert_eq!(
+        self::errors(result),
+        [
+            "c1.properties:1: name=out: is the name of c0.properties as well; give each connector its own name"
+        ]
+    );
+}
+
+#[test]
+fn share_mode_has_to_be_selected_by_one_of_two_keys() {
+    for line in [
+        "",
+        "consumer.override.group.protocol=consumer\n",
+        "consumer.override.group.protocol=Classic\n",
+    ] {
+        let errors = errors(load_strictly(false, "", &[&format!("{CONNECTOR}{line}")]));
+        assert_eq!(errors.len(), 1, "{errors:#?}");
+        for key in [
+            "consumer.override.group.protocol=share",
+            "consumer.group.protocol=share",
+        ] {
+            assert!(errors[0].contains(key), "{errors:#?}");
+        }
+    }
+    for (worker, connector) in [
+        ("consumer.group.protocol=share\n", ""),
+        ("consumer.group.protocol=SHARE\n", ""),
+        (
+            "consumer.group.protocol=consumer\n",
+            "consumer.override.group.protocol=share\n",
+        ),
+    ] {
+        let result = load_strictly(false, worker, &[&format!("{CONNECTOR}{connector}")]);
+        assert!(result.is_ok(), "{:?}", texts(&result.unwrap_err()));
+    }
+    let errors = errors(load_strictly(
+        false,
+        "",
+        &[&format!(
+            "{CONNECTOR}consumer.override.group.protocol=shared\n"
+        )],
+    ));
+    assert!(
+        errors
+            .iter()
+            .any(|text| text.contains("must be one of share, consumer, classic")),
+        "{errors:#?}"
+    );
+}
+
+#[test]
+fn b_096_keys_that_share_consumers_refuse_are_named_with_their_replacement() {
+    for (key, replacement) in [
+        ("auto.offset.reset", "share.auto.offset.reset"),
+        ("enable.auto.commit", "share.acknowledgement.mode"),
+        ("auto.commit.interval.ms", "share.acknowledgement.mode"),
+        ("group.instance.id", "no static members"),
+        ("isolation.level", "share.isolation.level"),
+        ("partition.assignment.strategy", "the broker assigns"),
+        ("interceptor.classes", "aren't supported"),
+        ("session.timeout.ms", "share.session.timeout.ms"),
+        ("heartbeat.interval.ms", "share.heartbeat.interval.ms"),
+        ("group.remote.assignor", "group.share.assignors"),
+    ] {
+        // Refused even when empty, as the Java client does.
+        for value in ["1", ""] {
+            for (worker, connector, shown) in [
+                (
+                    String::new(),
+                    format!("consumer.override.{key}={value}\n"),
+                    "consumer.override.",
+                ),
+                (
+                    format!("consumer.{key}={value}\n"),
+                    String::new(),
+                    "consumer.",
+                ),
+            ] {
+                let errors = errors(with(&worker, &connector));
+                assert_eq!(errors.len(), 1, "{errors:#?}");
+                assert!(errors[0].contains(&format!("{shown}{key}")), "{errors:#?}");
+                assert!(errors[0].contains(replacement), "{errors:#?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn b_100_overrides_are_in_force_or_refused_by_a_policy_that_is_named() {
+    let consumer = consumer(
+        "",
+        "consumer.override.max.poll.records=7\nconsumer.override.client.id=me\n",
+    );
+    assert_eq!(consumer.max_poll_records, 7);
+    assert_eq!(consumer.client.client_id.as_deref(), Some("me"));
+    assert!(
+        consumer
+            .in_force
+            .contains(&"max.poll.records=7 (c0.properties)".to_owned()),
+        "{:?}",
+        consumer.in_force
+    );
+
+    let key = "connector.client.config.override.policy";
+    for policy in ["None", "Principal", "Allowlist"] {
+        let worker = format!("consumer.group.protocol=share\n{key}={policy}\n");
+        let connector = format!("{CONNECTOR}consumer.override.max.poll.records=7\n");
+        let errors = errors(load_strictly(false, &worker, &[&connector]));
+        assert_eq!(errors.len(), 1, "{errors:#?}");
+        assert!(
+            errors[0].contains(&format!("is refused by {key}={policy}")),
+            "{errors:#?}"
+        );
+        assert!(
+            errors[0].contains("consumer.max.poll.records"),
+            "{errors:#?}"
+        );
+    }
+    let allowed = format!(
+        "consumer.group.protocol=share\n{key}=Allowlist\n{}=max.poll.records, fetch.min.bytes\n",
+        "connector.client.config.override.allowlist"
+    );
+    let connector = format!("{CONNECTOR}consumer.override.max.poll.records=7\n");
+    assert!(load_strictly(false, &allowed, &[&connector]).is_ok());
+    // A share key under its plain name isn't an override.
+    let worker = format!("consumer.group.protocol=share\n{key}=None\n");
+    let connector = format!("{CONNECTOR}share.group.id=g\n");
+    assert!(load_strictly(false, &worker, &[&connector]).is_ok());
+    assert!(
+        errors(with(&format!("{key}=Some\n"), ""))[0]
+            .contains("must be one of All, Principal, Allowlist, None")
+    );
+}
+
+#[test]
+fn the_connectors_settings_win_over_the_workers() {
+    let consumer = consumer(
+        "consumer.max.poll.records=1\nconsumer.fetch.max.wait.ms=77\nconsumer.share.ack.linger.ms=3\n",
+        "consumer.override.max.poll.records=2\nshare.ack.linger.ms=4\n",
+    );
+    assert_eq!(consumer.max_poll_records, 2);
+    assert_eq!(consumer.fetch_max_wait.unwrap().as_millis(), 77);
+    assert_eq!(consumer.acknowledge_linger.as_millis(), 4);
+}
+
+#[test]
+fn the_group_id_is_resolved_from_the_connector_to_the_worker() {
+    let id = |worker: &str, connector: &str| consumer(worker, connector).group_id;
+    assert_eq!(id("", ""), "connect-out");
+    assert_eq!(id("consumer.group.id=w\n", ""), "w");
+    assert_eq!(id("consumer.share.group.id=w\n", ""), "w");
+    assert_eq!(
+        id("consumer.group.id=w\n", "consumer.override.group.id=c\n"),
+        "c"
+    );
+    assert_eq!(id("consumer.group.id=w\n", "share.group.id=c\n"), "c");
+    assert_eq!(id("", "consumer.override.share.group.id=c\n"), "c");
+    assert_eq!(
+        id("", "share.group.id=c\nconsumer.override.group.id=c\n"),
+        "c"
+    );
+    for (worker, connector) in [
+        ("consumer.group.id=a\nconsumer.share.group.id=b\n", ""),
+        ("", "share.group.id=a\nconsumer.override.group.id=b\n"),
+        ("", "share.group.id=a\nconsumer.override.share.group.id=b\n"),
+    ] {
+        let errors = errors(with(worker, connector));
+        assert!(errors[0].contains("contradicts"), "{errors:#?}");
+    }
+    let second = format!("{CONNECTOR}{SHARE}").replace("name=out", "name=other");
+    let first = format!("{CONNECTOR}{SHARE}");
+    let warnings = warnings(load_strictly(
+        false,
+        "consumer.group.id=w\n",
+        &[&first, &second],
+    ));
+    assert!(
+        warnings
+            .iter()
+            .any(|text| text.contains("shares the group w with the connector out")),
+        "{warnings:#?}"
+    );
+}
+
+#[test]
+fn what_would_write_other_records_than_meant_is_refused() {
+    for line in [
+        "transforms=a",
+        "topics.regex=o.*",
+        "share.start.from.group=old",
+        "target=${env:HOME}",
+        "consumer.override.security.protocol=SASL_SSL",
+    ] {
+        let connector = CONNECTOR.replace(
+            "target=x\n",
+            if line.starts_with("target") {
+                ""
+            } else {
+                "target=x\n"
+            },
+        );
+        let errors = errors(load_strictly(
+            false,
+            "",
+            &[&format!("{connector}{SHARE}{line}\n")],
+        ));
+        assert_eq!(errors.len(), 1, "{errors:#?}");
+        assert!(errors[0].contains("available yet"), "{errors:#?}");
+    }
+    let errors = errors(with("security.protocol=SSL\nconfig.providers=env\n", ""));
+    assert_eq!(errors.len(), 2, "{errors:#?}");
+}
+
+#[test]
+fn what_has_no_effect_yet_says_so_and_is_checked() {
+    let warnings = warnings(with(
+        "listeners=http://:8083\n",
+        "errors.tolerance=all\nshare.hold.max.ms=1000\n",
+    ));
+    assert_eq!(warnings.len(), 3);
+    assert!(
+        warnings
+            .iter()
+            .all(|text| text.contains("has no effect yet")),
+        "{warnings:#?}"
+    );
+    assert!(self::warnings(with("", "errors.tolerance=none\nshare.concurrency=1\n")).is_empty());
+    assert!(errors(with("", "errors.tolerance=some\n"))[0].contains("must be one of none, all"));
+    assert!(
+        errors(with("", "share.auto.offset.reset=newest\n"))[0]
+            .contains("must be earliest, latest, broker")
+    );
+    assert!(
+        errors(with("consumer.bootstrap.servers=nowhere\n", ""))[0]
+            .contains("is not a list of servers")
+    );
+}
+
+#[test]
+fn files_are_read_as_properties_or_json() {
+    let folder = std::env::temp_dir().join(format!("sink-config-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let worker = write(
+        "worker.json",
+        r#"{"bootstrap.servers":"a:1","consumer.group.protocol":"share"}"#,
+    );
+    let flat = write(
+        "flat.json",
+        r#"{"name":"f","connector.class":"test","topics":"t","target":"x","tasks.max":3}"#,
+    );
+    let nested = write(
+        "nested.json",
+        r#"{"name":"n","config":{"connector.class":"test","topics":"t","target":"x"}}"#,
+    );
+    let properties = write("p.properties", CONNECTOR);
+    let registry = Registry::new().with(TestSink);
+    let loaded = load(&worker, &[flat, nested, properties], false, &registry).unwrap();
+    let names: Vec<_> = loaded
+        .connectors
+        .iter()
+        .map(|c| (c.name.as_str(), c.tasks_max))
+        .collect();
+    assert_eq!(names, [("f", 3), ("n", 1), ("out", 1)]);
+    let missing = folder.join("missing.properties");
+    let problems = load(&worker, std::slice::from_ref(&missing), false, &registry).unwrap_err();
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(
+        problems[0]
+            .to_string()
+            .starts_with(&format!("{}: can't be read", missing.display())),
+        "{}",
+        problems[0]
+    );
+}

@@ -59,6 +59,8 @@ pub(crate) struct ShareSinkTask<S: RecordSource> {
     failing: bool,
     /// Whether the source has been paused.
     paused: bool,
+    /// The source failed while a round was under way; the task fails once the round is over.
+    failed_later: Option<TaskFailure>,
     published_at: Instant,
 }
 
@@ -110,6 +112,7 @@ impl<S: RecordSource> ShareSinkTask<S> {
             jitter: Jitter::random(),
             failing: false,
             paused: false,
+            failed_later: None,
             published_at: Instant::now(),
         }
     }
@@ -164,6 +167,9 @@ impl<S: RecordSource> ShareSinkTask<S> {
                 polled = self.source.poll() => {
                     let batch = polled?.ok_or_else(|| TaskFailure::new("the consumer was closed"))?;
                     let flow = self.round(batch).await?;
+                    if let Some(failure) = self.failed_later.take() {
+                        return Err(failure);
+                    }
                     if flow == Flow::GaveUp {
                         return Ok(());
                     }
@@ -323,8 +329,10 @@ impl<S: RecordSource> ShareSinkTask<S> {
         }
     }
 
+    /// Told to stop, or left alone by a worker that is gone.
     fn stopping(&self) -> bool {
         matches!(*self.control.borrow(), Control::Stop { .. })
+            || self.control.has_changed().is_err()
     }
 
     /// Shows how the source stands, unless that was done a moment ago.

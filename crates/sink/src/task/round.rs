@@ -104,9 +104,12 @@ impl<S: RecordSource> ShareSinkTask<S> {
                 && held < ROUND_RECORDS_MAX
                 && started.elapsed() < ROUND_TIME_MAX.min(self.settings.flush_interval)
                 && !self.stopping()
-                && let Some(batch) = self.try_poll().await?
             {
-                flights.push(self.take_in(batch));
+                match self.try_poll().await {
+                    Ok(batch) => flights.extend(batch.map(|batch| self.take_in(batch))),
+                    // What was put already is flushed and accepted first.
+                    Err(failure) => self.failed_later = Some(failure),
+                }
             }
         }
         Ok(None)
