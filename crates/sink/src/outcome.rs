@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn reports_address_the_selected_records_only() {
-        let outcomes = Outcomes::of(&batch(&[5, 7, 9]).select(vec![2..3]));
+        let outcomes = Outcomes::of(&batch(&[5, 7, 9]).select(std::iter::once(2..3).collect()));
         outcomes.sender().written_range(0, 100);
         assert_eq!(outcomes.take(), Some(vec![Some(Outcome::Written)]));
     }

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 
-use sharegroup_consumer::admin::{Admin, AdminError, ConfigValue, GroupListing, GroupType};
+use sharegroup_consumer::admin::{Admin, AdminError, GroupType};
 
 use crate::config::{ConsumerSettings, StartPosition};
 
@@ -61,20 +61,30 @@ pub(crate) enum PrepareError {
     Admin(#[from] AdminError),
 }
 
+/// A value of a group's configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Setting {
+    pub(crate) value: Option<String>,
+    /// Whether somebody has set it on the group itself.
+    pub(crate) is_set: bool,
+}
+
+type Settings = BTreeMap<String, Setting>;
+
 /// What is asked of the cluster; a seam for tests.
 pub(crate) trait GroupAdmin: Sync {
     /// Level of the feature `share.version`.
     fn share_version(&self) -> impl Future<Output = Result<Option<i16>, AdminError>> + Send;
-    /// The group of this id, of any type.
+    /// Type and state of the group of this id, if there is one.
     fn find_group(
         &self,
         group_id: &str,
-    ) -> impl Future<Output = Result<Option<GroupListing>, AdminError>> + Send;
+    ) -> impl Future<Output = Result<Option<(GroupType, String)>, AdminError>> + Send;
     /// The group's configuration.
     fn group_configs(
         &self,
         group_id: &str,
-    ) -> impl Future<Output = Result<BTreeMap<String, ConfigValue>, AdminError>> + Send;
+    ) -> impl Future<Output = Result<Settings, AdminError>> + Send;
     /// Sets one of its keys.
     fn set_group_config(
         &self,
@@ -85,31 +95,37 @@ pub(crate) trait GroupAdmin: Sync {
 }
 
 impl GroupAdmin for Admin {
-    fn share_version(&self) -> impl Future<Output = Result<Option<i16>, AdminError>> + Send {
-        Self::share_version(self)
+    async fn share_version(&self) -> Result<Option<i16>, AdminError> {
+        Self::share_version(self).await
     }
 
-    fn find_group(
-        &self,
-        group_id: &str,
-    ) -> impl Future<Output = Result<Option<GroupListing>, AdminError>> + Send {
-        Self::find_group(self, group_id)
+    async fn find_group(&self, group_id: &str) -> Result<Option<(GroupType, String)>, AdminError> {
+        let found = Self::find_group(self, group_id).await?;
+        Ok(found.map(|group| (group.group_type, group.state)))
     }
 
-    fn group_configs(
-        &self,
-        group_id: &str,
-    ) -> impl Future<Output = Result<BTreeMap<String, ConfigValue>, AdminError>> + Send {
-        Self::group_configs(self, group_id)
+    async fn group_configs(&self, group_id: &str) -> Result<Settings, AdminError> {
+        let configs = Self::group_configs(self, group_id).await?;
+        let setting = |(key, config): (String, sharegroup_consumer::admin::ConfigValue)| {
+            let is_set = config.is_set();
+            (
+                key,
+                Setting {
+                    value: config.value,
+                    is_set,
+                },
+            )
+        };
+        Ok(configs.into_iter().map(setting).collect())
     }
 
-    fn set_group_config(
+    async fn set_group_config(
         &self,
         group_id: &str,
         key: &str,
         value: &str,
-    ) -> impl Future<Output = Result<(), AdminError>> + Send {
-        Self::set_group_config(self, group_id, key, value)
+    ) -> Result<(), AdminError> {
+        Self::set_group_config(self, group_id, key, value).await
     }
 }
 
@@ -158,11 +174,11 @@ async fn check_type(
     settings: &ConsumerSettings,
 ) -> Result<(), PrepareError> {
     match admin.find_group(&settings.group_id).await {
-        Ok(Some(group)) if group.group_type != GroupType::Share => {
+        Ok(Some((group_type, state))) if group_type != GroupType::Share => {
             Err(PrepareError::GroupIdTaken {
-                group_id: group.group_id,
-                group_type: group.group_type,
-                state: group.state,
+                group_id: settings.group_id.clone(),
+                group_type,
+                state,
                 bootstrap_servers: settings.bootstrap_servers.clone(),
             })
         }
@@ -179,13 +195,13 @@ async fn check_type(
 async fn set_start_position(
     admin: &impl GroupAdmin,
     settings: &ConsumerSettings,
-    configs: &BTreeMap<String, ConfigValue>,
+    configs: &Settings,
 ) -> Result<(), PrepareError> {
     let group_id = &settings.group_id;
     let Some(wanted) = settings.start_position.group_value() else {
         return Ok(());
     };
-    if let Some(found) = configs.get(START).filter(|config| config.is_set()) {
+    if let Some(found) = configs.get(START).filter(|config| config.is_set) {
         let found = found.value.as_deref().unwrap_or("");
         if found != wanted && settings.start_position_is_set {
             tracing::warn!(
@@ -222,7 +238,7 @@ async fn set_start_position(
 }
 
 /// Whoever doesn't want the start position to be set is told which one applies.
-fn warn_about_start(settings: &ConsumerSettings, configs: &BTreeMap<String, ConfigValue>) {
+fn warn_about_start(settings: &ConsumerSettings, configs: &Settings) {
     if settings.prepare && settings.start_position != StartPosition::Broker {
         return;
     }
@@ -236,7 +252,7 @@ fn warn_about_start(settings: &ConsumerSettings, configs: &BTreeMap<String, Conf
     );
 }
 
-fn warn_about_renewal(group_id: &str, configs: &BTreeMap<String, ConfigValue>) {
+fn warn_about_renewal(group_id: &str, configs: &Settings) {
     let off = configs
         .get("share.renew.acknowledge.enable")
         .and_then(|config| config.value.as_deref())
@@ -254,7 +270,7 @@ fn warn_about_renewal(group_id: &str, configs: &BTreeMap<String, ConfigValue>) {
 async fn delivery_count_limit(
     admin: &impl GroupAdmin,
     settings: &ConsumerSettings,
-    configs: &BTreeMap<String, ConfigValue>,
+    configs: &Settings,
 ) -> i16 {
     let group_id = &settings.group_id;
     let Some(found) = configs.get(LIMIT) else {
@@ -266,7 +282,7 @@ async fn delivery_count_limit(
         .as_deref()
         .and_then(|value| value.trim().parse().ok())
         .unwrap_or(LIMIT_DEFAULT);
-    if !settings.prepare || found.is_set() || now >= LIMIT_WANTED {
+    if !settings.prepare || found.is_set || now >= LIMIT_WANTED {
         return now;
     }
     // The broker's maximum isn't shown: try, and go down while it refuses.
@@ -299,3 +315,211 @@ const LIMIT: &str = "share.delivery.count.limit";
 const LIMIT_WANTED: i16 = 10;
 /// The broker's default (`group.share.delivery.count.limit`).
 const LIMIT_DEFAULT: i16 = 5;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use sharegroup_consumer::admin::Resource;
+    use sharegroup_wire::ErrorCode;
+
+    use super::*;
+    use crate::testing;
+
+    /// A cluster with one group, that refuses what it is told to.
+    #[derive(Default)]
+    struct Fake {
+        share_version: Option<i16>,
+        group: Option<(GroupType, String)>,
+        settings: Vec<(&'static str, &'static str, bool)>,
+        unreadable: bool,
+        unwritable: bool,
+        limit_max: i16,
+        written: Mutex<Vec<String>>,
+    }
+
+    impl Fake {
+        fn new() -> Self {
+            Self {
+                share_version: Some(1),
+                settings: vec![(START, "latest", false), (LIMIT, "5", false)],
+                limit_max: 10,
+                ..Self::default()
+            }
+        }
+
+        fn written(&self) -> Vec<String> {
+            self.written.lock().unwrap().clone()
+        }
+    }
+
+    fn refused(code: ErrorCode) -> AdminError {
+        let resource = Resource::Group("g".to_owned());
+        AdminError::Broker {
+            operation: "DescribeConfigs",
+            resource,
+            code,
+            message: None,
+        }
+    }
+
+    impl GroupAdmin for Fake {
+        async fn share_version(&self) -> Result<Option<i16>, AdminError> {
+            Ok(self.share_version)
+        }
+
+        async fn find_group(&self, _: &str) -> Result<Option<(GroupType, String)>, AdminError> {
+            Ok(self.group.clone())
+        }
+
+        async fn group_configs(&self, _: &str) -> Result<Settings, AdminError> {
+            if self.unreadable {
+                return Err(refused(ErrorCode::GroupAuthorizationFailed));
+            }
+            let setting = |(key, value, is_set): &(&str, &str, bool)| {
+                (
+                    (*key).to_owned(),
+                    Setting {
+                        value: Some((*value).to_owned()),
+                        is_set: *is_set,
+                    },
+                )
+            };
+            Ok(self.settings.iter().map(setting).collect())
+        }
+
+        async fn set_group_config(
+            &self,
+            _: &str,
+            key: &str,
+            value: &str,
+        ) -> Result<(), AdminError> {
+            if self.unwritable {
+                return Err(refused(ErrorCode::GroupAuthorizationFailed));
+            }
+            if key == LIMIT && value.parse::<i16>().unwrap() > self.limit_max {
+                return Err(refused(ErrorCode::InvalidConfig));
+            }
+            self.written.lock().unwrap().push(format!("{key}={value}"));
+            Ok(())
+        }
+    }
+
+    fn settings(lines: &str) -> ConsumerSettings {
+        testing::connector(lines).consumer
+    }
+
+    #[tokio::test]
+    async fn what_nobody_has_set_is_set() {
+        let fake = Fake::new();
+        let prepared = prepare(&fake, &settings("")).await.unwrap();
+        assert_eq!(
+            fake.written(),
+            [
+                "share.auto.offset.reset=earliest",
+                "share.delivery.count.limit=10"
+            ]
+        );
+        assert_eq!(prepared.delivery_count_limit, 10);
+        let fake = Fake::new();
+        let wanted = settings("share.auto.offset.reset=by_duration:PT1H\n");
+        prepare(&fake, &wanted).await.unwrap();
+        assert_eq!(
+            fake.written()[0],
+            "share.auto.offset.reset=by_duration:PT1H"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_somebody_has_set_stays() {
+        let mut fake = Fake::new();
+        fake.settings = vec![(START, "latest", true), (LIMIT, "3", true)];
+        let prepared = prepare(&fake, &settings("")).await.unwrap();
+        assert!(fake.written().is_empty());
+        assert_eq!(prepared.delivery_count_limit, 3);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_set_where_that_is_not_wanted() {
+        let fake = Fake::new();
+        let prepared = prepare(&fake, &settings("share.group.prepare=false\n"))
+            .await
+            .unwrap();
+        assert!(fake.written().is_empty());
+        assert_eq!(prepared.delivery_count_limit, 5);
+        let fake = Fake::new();
+        prepare(&fake, &settings("share.auto.offset.reset=broker\n"))
+            .await
+            .unwrap();
+        assert_eq!(fake.written(), ["share.delivery.count.limit=10"]);
+    }
+
+    #[tokio::test]
+    async fn the_delivery_limit_is_clamped_to_what_the_broker_allows() {
+        let mut fake = Fake::new();
+        fake.limit_max = 7;
+        let prepared = prepare(&fake, &settings("")).await.unwrap();
+        assert_eq!(prepared.delivery_count_limit, 7);
+        // A broker before 4.3 has no such key.
+        let mut fake = Fake::new();
+        fake.settings.pop();
+        let prepared = prepare(&fake, &settings("")).await.unwrap();
+        assert_eq!(fake.written(), ["share.auto.offset.reset=earliest"]);
+        assert_eq!(prepared.delivery_count_limit, 5);
+    }
+
+    #[tokio::test]
+    async fn without_the_right_to_set_the_start_the_task_fails_with_advice() {
+        for unreadable in [true, false] {
+            let mut fake = Fake::new();
+            fake.unwritable = true;
+            fake.unreadable = unreadable;
+            let error = prepare(&fake, &settings("")).await.unwrap_err().to_string();
+            for part in [
+                "connect-out",
+                "ALTER_CONFIGS",
+                "share.auto.offset.reset=broker",
+                "GROUP_AUTHORIZATION_FAILED",
+            ] {
+                assert!(error.contains(part), "{part}: {error}");
+            }
+            let broker = settings("share.auto.offset.reset=broker\n");
+            assert_eq!(
+                prepare(&fake, &broker).await.unwrap().delivery_count_limit,
+                5
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_group_id_of_another_type_is_refused_with_the_way_out() {
+        let mut fake = Fake::new();
+        fake.group = Some((GroupType::Consumer, "Empty".to_owned()));
+        let error = prepare(&fake, &settings("")).await.unwrap_err().to_string();
+        for part in [
+            "connect-out",
+            "consumer",
+            "Empty",
+            "share.group.id",
+            "--delete --group connect-out",
+        ] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        assert!(fake.written().is_empty());
+        fake.group = Some((GroupType::Share, "Stable".to_owned()));
+        prepare(&fake, &settings("")).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn share_groups_that_are_off_are_named_with_the_command() {
+        let mut fake = Fake::new();
+        fake.share_version = Some(0);
+        let error = prepare(&fake, &settings("")).await.unwrap_err().to_string();
+        assert!(
+            error.contains("share.version is 0")
+                && error.contains("upgrade --feature share.version=1"),
+            "{error}"
+        );
+        assert!(error.contains("localhost:9092"), "{error}");
+    }
+}

@@ -168,7 +168,7 @@ impl SinkBatch {
     fn whole(records: Records, len: usize) -> Self {
         Self {
             records,
-            selection: Arc::from([0..len]),
+            selection: std::iter::once(0..len).collect(),
             len,
         }
     }

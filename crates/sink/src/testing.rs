@@ -9,7 +9,8 @@ use sharegroup_wire::TopicId;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use crate::connector::{SinkTask, TaskContext};
+use crate::config::{ConfigProblem, ConnectorConfig, KeyDef, Loaded, Properties, load_properties};
+use crate::connector::{Connector, DynSinkTask, Registry, SinkTask, TaskContext};
 use crate::error::{PutError, TaskError};
 use crate::outcome::{Outcome, OutcomeSender};
 use crate::policy::LockLeft;
@@ -364,4 +365,51 @@ impl SinkTask for ScriptedSink {
         self.0.log(Call::Stop);
         Ok(())
     }
+}
+
+/// A connector whose tasks are scripted sinks, one script per task.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ScriptedConnector(pub(crate) Vec<SinkScript>);
+
+impl Connector for ScriptedConnector {
+    fn name(&self) -> &'static str {
+        "scripted"
+    }
+
+    fn keys(&self) -> &'static [KeyDef] {
+        &[]
+    }
+
+    fn validate(&self, _: &ConnectorConfig) -> Vec<ConfigProblem> {
+        Vec::new()
+    }
+
+    fn task(
+        &self,
+        _: &ConnectorConfig,
+        context: &TaskContext,
+    ) -> Result<Box<dyn DynSinkTask>, TaskError> {
+        match self.0.get(context.task_index as usize) {
+            Some(script) => Ok(Box::new(script.sink())),
+            None => Err(TaskError::new("there is no script for this task")),
+        }
+    }
+}
+
+/// A worker with one connector `out` over `connector`, with further lines in its file.
+pub(crate) fn load(connector: ScriptedConnector, lines: &str) -> Loaded {
+    let mut worker = Properties::new("worker.properties");
+    worker.set("bootstrap.servers", "localhost:9092");
+    worker.set("consumer.group.protocol", "share");
+    let text = format!("name=out\nconnector.class=scripted\ntopics=orders\n{lines}");
+    let path = std::path::Path::new("out.properties");
+    let file = Properties::parse(path, &text, &mut Vec::new()).unwrap();
+    load_properties(worker, vec![file], false, &Registry::new().with(connector)).unwrap()
+}
+
+/// The connector alone.
+pub(crate) fn connector(lines: &str) -> ConnectorConfig {
+    load(ScriptedConnector::default(), lines)
+        .connectors
+        .remove(0)
 }

@@ -22,7 +22,7 @@ use crate::status::TaskShared;
 pub use crate::status::{
     ConnectorStatus, PartitionStatus, TaskCounters, TaskState, TaskStatus, WorkerStatus,
 };
-use crate::task::{Control, Ended, ShareSinkTask, TaskSettings, call, panic_text};
+use crate::task::{Control, Ended, ShareSinkTask, TaskSettings, call, panic_text, stopped};
 
 /// What a worker is started with, beside its configuration.
 #[derive(Clone, Debug)]
@@ -132,13 +132,15 @@ impl Worker {
         }
     }
 
-    /// Waits until a task changes its state.
+    /// Waits until a task changes its state, from now on.
     ///
     /// # Cancel safety
-    /// Safe.
+    /// Safe; changes between two calls are missed, look at [`Worker::status`] as well.
     pub async fn changed(&self) {
-        // Every task holds a sender, and so the channel outlives this call while there are tasks.
-        if self.changes.clone().changed().await.is_err() {
+        let mut changes = self.changes.clone();
+        changes.mark_unchanged();
+        // A worker without tasks has nobody to tell of changes.
+        if changes.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
@@ -450,13 +452,217 @@ pub(crate) fn ended_well(what: &str, ended: Ended<TaskError>) -> Result<bool, St
     }
 }
 
-async fn stopped(control: &mut watch::Receiver<Control>) {
-    // A worker that is gone means stop as well.
-    let _ = control
-        .wait_for(|control| matches!(control, Control::Stop { .. }))
-        .await;
-}
-
 fn task_name(config: &ConnectorConfig, index: u32) -> String {
     format!("{}-{index}", config.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::testing::{Broker, Call, ScriptedConnector, ScriptedSource, SinkScript, Step, load};
+
+    /// One scripted broker per task.
+    struct FakeCluster {
+        brokers: Vec<Broker>,
+        prepared: AtomicUsize,
+        /// How long preparing takes, and what it says.
+        preparing: (Duration, Result<Prepared, String>),
+    }
+
+    impl Cluster for FakeCluster {
+        type Source = ScriptedSource;
+
+        async fn prepare(&self, _: &ConsumerSettings) -> Result<Prepared, String> {
+            self.prepared.fetch_add(1, Ordering::SeqCst);
+            sleep(self.preparing.0).await;
+            self.preparing.1.clone()
+        }
+
+        async fn open(
+            &self,
+            _: &ConnectorConfig,
+            _: &str,
+            task_index: u32,
+        ) -> Result<ScriptedSource, String> {
+            Ok(self.brokers[task_index as usize].source())
+        }
+    }
+
+    struct Setup {
+        cluster: Arc<FakeCluster>,
+        scripts: Vec<SinkScript>,
+        worker: Worker,
+    }
+
+    fn start(
+        scripts: Vec<SinkScript>,
+        tasks: usize,
+        preparing: (Duration, Result<Prepared, String>),
+    ) -> Setup {
+        let loaded = load(
+            ScriptedConnector(scripts.clone()),
+            &format!("tasks.max={tasks}\n"),
+        );
+        let cluster = Arc::new(FakeCluster {
+            brokers: (0..tasks).map(|_| Broker::default()).collect(),
+            prepared: AtomicUsize::new(0),
+            preparing,
+        });
+        let worker = Worker::start_on(Arc::clone(&cluster), &loaded.worker, loaded.connectors);
+        Setup {
+            cluster,
+            scripts,
+            worker,
+        }
+    }
+
+    fn at_once() -> (Duration, Result<Prepared, String>) {
+        (
+            Duration::ZERO,
+            Ok(Prepared {
+                delivery_count_limit: 10,
+            }),
+        )
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_fails_or_panics_takes_no_other_with_it() {
+        let scripts = vec![
+            SinkScript::puts([Step::Panics]),
+            SinkScript::default(),
+            SinkScript::puts([Step::Fatal]),
+        ];
+        let setup = start(scripts, 4, at_once());
+        for broker in &setup.cluster.brokers {
+            broker.deliver(0..3, 1);
+        }
+        setup.worker.any_failed().await;
+        sleep(Duration::from_secs(10)).await;
+        let status = setup.worker.status();
+        let states: Vec<_> = status.tasks().map(|task| task.state).collect();
+        let (failed, running) = (TaskState::Failed, TaskState::Running);
+        assert_eq!(states, [failed, running, failed, failed]);
+        assert_eq!(
+            status.connectors[0].tasks[3].trace.as_deref(),
+            Some("there is no script for this task")
+        );
+        assert_eq!(status.failed().count(), 3);
+        assert_eq!(setup.cluster.brokers[0].released(), [0, 1, 2]);
+        assert_eq!(setup.cluster.brokers[1].accepted(), [0, 1, 2]);
+        assert_eq!(status.totals().written, 3);
+        assert_eq!(
+            setup.worker.stop(Duration::from_secs(5)).await,
+            StopReport::default()
+        );
+        setup.worker.all_ended().await;
+        assert_eq!(setup.worker.status().count(TaskState::Stopped), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_group_is_prepared_once_and_before_anybody_joins() {
+        let (prepared_in, limit) = (
+            Duration::from_secs(3),
+            Ok(Prepared {
+                delivery_count_limit: 10,
+            }),
+        );
+        let setup = start(
+            (0..3).map(|_| SinkScript::default()).collect(),
+            3,
+            (prepared_in, limit),
+        );
+        sleep(Duration::from_secs(1)).await;
+        let status = setup.worker.status();
+        assert_eq!(status.count(TaskState::Unassigned), 3);
+        let note = status.connectors[0].tasks[0].note.clone().unwrap();
+        assert_eq!(note, "waiting for the cluster at localhost:9092");
+        sleep(Duration::from_secs(3)).await;
+        assert_eq!(setup.worker.status().count(TaskState::Running), 3);
+        assert_eq!(setup.cluster.prepared.load(Ordering::SeqCst), 1);
+        setup.worker.stop(Duration::from_secs(5)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_group_that_cannot_be_used_fails_every_task_and_stops_its_sink() {
+        let no = Err("group id connect-out belongs to a consumer group".to_owned());
+        let setup = start(
+            vec![SinkScript::default(), SinkScript::default()],
+            2,
+            (Duration::ZERO, no),
+        );
+        setup.worker.all_ended().await;
+        for (_, task) in setup.worker.status().failed() {
+            assert!(
+                task.trace
+                    .as_deref()
+                    .unwrap()
+                    .contains("belongs to a consumer group")
+            );
+        }
+        for script in &setup.scripts {
+            assert_eq!(script.calls(), [Call::Start, Call::Stop]);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_worker_stops_while_it_waits_for_the_cluster() {
+        let never = (Duration::from_secs(10_000), Err(String::new()));
+        let setup = start(vec![SinkScript::default()], 1, never);
+        sleep(Duration::from_secs(1)).await;
+        let told = Instant::now();
+        assert_eq!(
+            setup.worker.stop(Duration::from_secs(5)).await,
+            StopReport::default()
+        );
+        assert!(told.elapsed() < Duration::from_secs(1));
+        assert_eq!(setup.worker.status().count(TaskState::Stopped), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn stopping_takes_no_longer_than_its_budget() {
+        let setup = start(
+            vec![SinkScript::puts([Step::Hangs]), SinkScript::default()],
+            2,
+            at_once(),
+        );
+        setup.cluster.brokers[0].deliver(0..3, 1);
+        sleep(Duration::from_secs(1)).await;
+        let told = Instant::now();
+        assert_eq!(
+            setup.worker.stop(Duration::from_secs(5)).await,
+            StopReport::default()
+        );
+        assert!(told.elapsed() <= Duration::from_secs(5));
+        assert_eq!(setup.cluster.brokers[0].released(), [0, 1, 2]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tasks_of_a_dropped_worker_stop_by_themselves() {
+        let setup = start(vec![SinkScript::puts(vec![Step::Fails; 100])], 1, at_once());
+        let broker = setup.cluster.brokers[0].clone();
+        broker.deliver(0..3, 1);
+        sleep(Duration::from_secs(20)).await;
+        drop(setup.worker);
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(broker.released(), [0, 1, 2]);
+        assert!(broker.seen(|seen| seen.closed));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connector_is_paused_and_resumed_by_name() {
+        let setup = start(vec![SinkScript::default()], 1, at_once());
+        sleep(Duration::from_secs(1)).await;
+        assert!(!setup.worker.pause("other"));
+        assert!(setup.worker.pause("out"));
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(setup.worker.status().count(TaskState::Paused), 1);
+        assert!(setup.worker.resume("out"));
+        setup.worker.changed().await;
+        assert_eq!(setup.worker.status().count(TaskState::Running), 1);
+        setup.worker.stop(Duration::from_secs(5)).await;
+    }
 }

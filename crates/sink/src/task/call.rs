@@ -98,6 +98,12 @@ pub(crate) async fn call<'a, E>(
     }
 }
 
+/// Waits until the task is told to stop, or its worker is gone.
+pub(crate) async fn stopped(control: &mut watch::Receiver<Control>) {
+    let stop = |control: &Control| matches!(control, Control::Stop { .. });
+    drop(control.wait_for(stop).await);
+}
+
 /// The message of a panic.
 pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> String {
     payload

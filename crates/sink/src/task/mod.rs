@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
-pub(crate) use self::call::{Control, Ended, call, panic_text};
+pub(crate) use self::call::{Control, Ended, call, panic_text, stopped};
 use self::flight::Flight;
 use self::round::Flow;
 use crate::connector::DynSinkTask;

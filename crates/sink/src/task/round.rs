@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::call::{Control, Ended, call};
+use super::call::{Ended, call, stopped};
 use super::flight::{Flight, Run, Trouble};
 use super::{ShareSinkTask, TaskFailure};
 use crate::error::{PutError, chain};
@@ -424,14 +424,6 @@ fn describe<B: SourceBatch>(flights: &[Flight<B>]) -> String {
         String::new()
     };
     format!("{}{and_more}", parts.join(", "))
-}
-
-/// Waits until the task is told to stop.
-async fn stopped(control: &mut tokio::sync::watch::Receiver<Control>) {
-    // A worker that is gone can't be waited for: that is a stop as well.
-    let _ = control
-        .wait_for(|control| matches!(control, Control::Stop { .. }))
-        .await;
 }
 
 /// Waits until one of the locks that are renewed is lost or refused renewal.

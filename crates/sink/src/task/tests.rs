@@ -517,3 +517,14 @@ async fn b_068_an_outage_shows_how_long_it_lasts() {
     );
     running.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_put_is_accepted_before_a_consumer_that_failed_meanwhile_fails_the_task() {
+    let broker = Broker::default();
+    broker.deliver(0..3, 1);
+    broker.fail("offsets 3-5 of orders-3 can't be read");
+    let running = Running::start(&broker, SinkScript::default());
+    let (broker, _, status) = running.ended().await;
+    assert_eq!(status.state, TaskState::Failed);
+    assert_eq!(broker.accepted(), [0, 1, 2]);
+}
