@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sharegroup_session::FatalError;
-use sharegroup_wire::net::{AddressError, CallError, ConnectError};
+use sharegroup_wire::net::{Address, AddressError, CallError, ConnectError};
 use sharegroup_wire::{BrokerId, ErrorCode};
 use thiserror::Error;
 
@@ -61,6 +61,14 @@ pub enum ClientError {
         /// Its text.
         message: Option<String>,
     },
+    /// A broker kept silent for as long as it was worth waiting.
+    #[error("{address} gave no answer within {after:?}")]
+    NoAnswer {
+        /// The broker.
+        address: Address,
+        /// The time waited.
+        after: Duration,
+    },
     /// No metadata names this broker.
     #[error("broker {broker} is not in the cluster's metadata")]
     UnknownBroker {
@@ -87,7 +95,7 @@ impl ClientError {
             Self::Connect(error) => error.is_retriable(),
             Self::Call(error) => error.is_retriable(),
             Self::Broker { code, .. } => code.is_retriable(),
-            Self::UnknownBroker { .. } | Self::Deadline { .. } => true,
+            Self::NoAnswer { .. } | Self::UnknownBroker { .. } | Self::Deadline { .. } => true,
         }
     }
 
@@ -106,7 +114,7 @@ impl ClientError {
         match self {
             Self::Connect(_) | Self::UnknownBroker { .. } => false,
             Self::Call(error) => error.may_have_arrived(),
-            Self::Broker { .. } | Self::Deadline { .. } => true,
+            Self::Broker { .. } | Self::NoAnswer { .. } | Self::Deadline { .. } => true,
         }
     }
 }

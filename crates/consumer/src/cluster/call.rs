@@ -1,5 +1,7 @@
 //! Calls that find their broker and are tried again.
 
+use std::time::Duration;
+
 use sharegroup_wire::message::Request;
 use sharegroup_wire::message::alter_share_group_offsets::AlterShareGroupOffsetsResponse;
 use sharegroup_wire::message::delete_share_group_offsets::DeleteShareGroupOffsetsResponse;
@@ -87,13 +89,24 @@ impl Cluster {
             let candidates = self
                 .state()
                 .candidates(&self.inner.config.bootstrap_servers);
+            // A frozen broker answers nothing and refuses nothing. Where another one may answer
+            // and the request may be done twice, it gets a short time at first.
+            let patience = match retry {
+                Retry::Always if candidates.len() > 1 => patience(attempts.failures),
+                _ => Duration::MAX,
+            };
             let mut any_may_pass = false;
             for address in &candidates {
                 match attempts
-                    .within_deadline(self.call_at(address, request))
+                    .try_at(address, patience, self.call_at(address, request))
                     .await?
                 {
                     Ok(response) => return Ok(response),
+                    Err(error @ ClientError::NoAnswer { .. }) => {
+                        any_may_pass = true;
+                        self.distrust(address);
+                        attempts.failed(error);
+                    }
                     Err(error) if error.may_have_arrived() && !retry.allows(&error) => {
                         return Err(error);
                     }
@@ -119,7 +132,7 @@ impl Cluster {
         let mut attempts = Attempts::new(self, R::NAME);
         let address = self.until(attempts.deadline).known_address(broker).await?;
         attempts
-            .within_deadline(self.call_at(&address, request))
+            .try_at(&address, Duration::MAX, self.call_at(&address, request))
             .await?
     }
 
@@ -194,6 +207,12 @@ impl Cluster {
     }
 }
 
+/// How long one broker may keep silent while others can be asked, after so many rounds.
+const fn patience(rounds: u32) -> Duration {
+    let doublings = if rounds < 5 { rounds } else { 5 };
+    Duration::from_secs(4 << doublings)
+}
+
 /// The tries of one operation, up to its deadline.
 #[derive(Debug)]
 pub(crate) struct Attempts<'a> {
@@ -217,15 +236,29 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// Runs one try; the outer error is the deadline.
-    pub(crate) async fn within_deadline<T>(
+    /// Runs one try at a broker, for so long at the longest. The outer error is the deadline.
+    async fn try_at<T>(
         &mut self,
-        attempt: impl Future<Output = T>,
-    ) -> Result<T, ClientError> {
-        match timeout_at(self.deadline, attempt).await {
-            Ok(outcome) => Ok(outcome),
-            Err(_) => Err(self.deadline_error()),
+        address: &Address,
+        patience: Duration,
+        attempt: impl Future<Output = Result<T, ClientError>>,
+    ) -> Result<Result<T, ClientError>, ClientError> {
+        let started = Instant::now();
+        let until = started
+            .checked_add(patience)
+            .map_or(self.deadline, |at| at.min(self.deadline));
+        if let Ok(outcome) = timeout_at(until, attempt).await {
+            return Ok(outcome);
         }
+        let silent = ClientError::NoAnswer {
+            address: address.clone(),
+            after: started.elapsed(),
+        };
+        if until < self.deadline {
+            return Ok(Err(silent));
+        }
+        self.failed(silent);
+        Err(self.deadline_error())
     }
 
     /// Remembers a failed try.
@@ -241,7 +274,9 @@ impl<'a> Attempts<'a> {
             tracing::warn!(operation = self.operation, failures = self.failures, %error, "Trying again.");
         }
         let delay = self.cluster.retry_delay(self.failures);
-        self.within_deadline(sleep(delay)).await
+        timeout_at(self.deadline, sleep(delay))
+            .await
+            .map_err(|_| self.deadline_error())
     }
 
     /// The last failure, as the outcome.

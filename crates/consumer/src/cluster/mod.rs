@@ -178,6 +178,16 @@ impl Cluster {
         opened
     }
 
+    /// Asks others first for a while: this one keeps silent.
+    fn distrust(&self, address: &Address) {
+        let backoff = self.inner.config.reconnect_backoff();
+        let mut state = self.state();
+        state.pool.remove(address);
+        state.connect_failed(address, |failures| {
+            backoff.delay(failures, &self.inner.jitter)
+        });
+    }
+
     /// The connection for cold traffic.
     async fn pooled(&self, address: &Address) -> Result<Connection, ConnectError> {
         if let Some(connection) = self.state().live_connection(address) {

@@ -1,0 +1,466 @@
+//! How clients find a broker that answers, seen through the admin client: brokers in memory, paused
+//! time.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use sharegroup_consumer::TopicPartition;
+use sharegroup_consumer::admin::{Admin, AdminError, LogPosition};
+use sharegroup_consumer::client::ClientConfig;
+use sharegroup_consumer::error::ClientError;
+use sharegroup_wire::frame::{RequestHeader, encode_response};
+use sharegroup_wire::message::api_versions::{
+    ApiVersion, ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey,
+};
+use sharegroup_wire::message::create_topics::CreateTopicsRequest;
+use sharegroup_wire::message::find_coordinator::{
+    Coordinator, FindCoordinatorRequest, FindCoordinatorResponse,
+};
+use sharegroup_wire::message::list_groups::{ListGroupsRequest, ListGroupsResponse, ListedGroup};
+use sharegroup_wire::message::list_offsets::{
+    ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopicResponse,
+};
+use sharegroup_wire::message::metadata::{
+    MetadataRequest, MetadataResponse, MetadataResponseBroker, MetadataResponsePartition,
+    MetadataResponseTopic,
+};
+use sharegroup_wire::message::{Message, Request};
+use sharegroup_wire::net::{Address, ConnectFuture, Connector};
+use sharegroup_wire::primitive::Reader;
+use sharegroup_wire::{BrokerId, ErrorCode};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::time::Instant;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Behaviour {
+    Serves,
+    /// The port is closed.
+    Refuses,
+    /// Takes connections and requests and never answers.
+    Freezes,
+    /// Ends the connection at any request but ApiVersions.
+    Hangs,
+}
+
+/// Brokers at `broker-N:9092`, all in one cluster.
+#[derive(Debug, Clone, Default)]
+struct Net(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    behaviours: HashMap<i32, Behaviour>,
+    connects: HashMap<i32, usize>,
+    requests: Vec<(i32, i16)>,
+    coordinator: i32,
+    coordinator_codes: Vec<ErrorCode>,
+    /// The leader as metadata has it.
+    leader: i32,
+    /// Changed to cut the streams of a broker.
+    cuts: HashMap<i32, tokio::sync::watch::Sender<()>>,
+}
+
+impl Net {
+    fn new(behaviours: &[Behaviour]) -> Self {
+        let net = Self::default();
+        let numbered = behaviours
+            .iter()
+            .enumerate()
+            .map(|(id, behaviour)| (id as i32, *behaviour));
+        net.state().behaviours = numbered.collect();
+        net
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    fn set(&self, broker: i32, behaviour: Behaviour) {
+        self.state().behaviours.insert(broker, behaviour);
+    }
+
+    /// Cuts all connections to a broker.
+    fn cut(&self, broker: i32) {
+        self.state()
+            .cuts
+            .entry(broker)
+            .or_default()
+            .send_replace(());
+    }
+
+    fn asked(&self, key: i16) -> Vec<i32> {
+        self.state()
+            .requests
+            .iter()
+            .filter(|request| request.1 == key)
+            .map(|request| request.0)
+            .collect()
+    }
+
+    fn admin(&self, bootstrap_servers: &str) -> Admin {
+        let mut config = ClientConfig::new(bootstrap_servers).unwrap();
+        config.connector = Arc::new(self.clone());
+        config.seed = 7;
+        Admin::new(config)
+    }
+
+    async fn serve(self, broker: i32, mut stream: DuplexStream) -> io::Result<()> {
+        loop {
+            let size = stream.read_u32().await?;
+            let mut frame = vec![0; size as usize];
+            stream.read_exact(&mut frame).await?;
+            let frame = Bytes::from(frame);
+            let mut reader = Reader::new(&frame);
+            let header = RequestHeader::decode(&mut reader, |_, _| true).unwrap();
+            let body = frame.slice(reader.position()..);
+            let behaviour = {
+                let mut state = self.state();
+                state.requests.push((broker, header.api_key));
+                state.behaviours[&broker]
+            };
+            match behaviour {
+                Behaviour::Freezes => std::future::pending().await,
+                Behaviour::Hangs if header.api_key != ApiVersionsRequest::API_KEY => return Ok(()),
+                _ => {
+                    stream
+                        .write_all(&self.answer(broker, &header, &body))
+                        .await?
+                }
+            }
+        }
+    }
+
+    fn answer(&self, broker: i32, header: &RequestHeader, body: &Bytes) -> Bytes {
+        match header.api_key {
+            ApiVersionsRequest::API_KEY => encode::<ApiVersionsRequest>(header, &versions()),
+            MetadataRequest::API_KEY => encode::<MetadataRequest>(header, &self.metadata()),
+            FindCoordinatorRequest::API_KEY => {
+                let request = FindCoordinatorRequest::from_bytes(body, header.api_version).unwrap();
+                let node = self.state().coordinator;
+                let coordinator = Coordinator {
+                    key: request.coordinator_keys[0].clone(),
+                    node_id: BrokerId(node),
+                    host: format!("broker-{node}"),
+                    port: 9092,
+                    ..Default::default()
+                };
+                let coordinators = vec![coordinator];
+                encode::<FindCoordinatorRequest>(
+                    header,
+                    &FindCoordinatorResponse {
+                        coordinators,
+                        ..Default::default()
+                    },
+                )
+            }
+            ListGroupsRequest::API_KEY => {
+                let codes = &mut self.state().coordinator_codes;
+                let error_code = if codes.is_empty() {
+                    ErrorCode::None
+                } else {
+                    codes.remove(0)
+                };
+                let group = ListedGroup {
+                    group_id: "workers".into(),
+                    group_type: "share".into(),
+                    ..Default::default()
+                };
+                let groups = vec![group];
+                encode::<ListGroupsRequest>(
+                    header,
+                    &ListGroupsResponse {
+                        error_code,
+                        groups,
+                        ..Default::default()
+                    },
+                )
+            }
+            ListOffsetsRequest::API_KEY => {
+                // Broker 1 leads, whatever metadata says.
+                let error_code = if broker == 1 {
+                    ErrorCode::None
+                } else {
+                    ErrorCode::NotLeaderOrFollower
+                };
+                let partition = ListOffsetsPartitionResponse {
+                    error_code,
+                    offset: 42,
+                    ..Default::default()
+                };
+                let topic = ListOffsetsTopicResponse {
+                    name: "orders".into(),
+                    partitions: vec![partition],
+                };
+                let topics = vec![topic];
+                // The next metadata knows.
+                self.state().leader = 1;
+                encode::<ListOffsetsRequest>(
+                    header,
+                    &ListOffsetsResponse {
+                        topics,
+                        ..Default::default()
+                    },
+                )
+            }
+            key => panic!("unexpected api key {key}"),
+        }
+    }
+
+    fn metadata(&self) -> MetadataResponse {
+        let state = self.state();
+        let mut ids: Vec<i32> = state.behaviours.keys().copied().collect();
+        ids.sort_unstable();
+        let broker = |id: i32| MetadataResponseBroker {
+            node_id: BrokerId(id),
+            host: format!("broker-{id}"),
+            port: 9092,
+            rack: None,
+        };
+        let partition = MetadataResponsePartition {
+            leader_id: BrokerId(state.leader),
+            ..Default::default()
+        };
+        let topic = MetadataResponseTopic {
+            name: Some("orders".into()),
+            partitions: vec![partition],
+            ..Default::default()
+        };
+        MetadataResponse {
+            brokers: ids.into_iter().map(broker).collect(),
+            topics: vec![topic],
+            ..Default::default()
+        }
+    }
+}
+
+impl Connector for Net {
+    fn connect<'a>(&'a self, address: &'a Address) -> ConnectFuture<'a> {
+        let broker: i32 = address
+            .host
+            .strip_prefix("broker-")
+            .unwrap()
+            .parse()
+            .unwrap();
+        let mut state = self.state();
+        *state.connects.entry(broker).or_default() += 1;
+        if state.behaviours[&broker] == Behaviour::Refuses {
+            return Box::pin(async { Err(io::Error::from(io::ErrorKind::ConnectionRefused)) });
+        }
+        let mut cut = state.cuts.entry(broker).or_default().subscribe();
+        let (ours, theirs) = tokio::io::duplex(1024 * 1024);
+        let net = self.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                ended = net.serve(broker, theirs) => drop(ended),
+                changed = cut.changed() => drop(changed),
+            }
+        });
+        Box::pin(async move { Ok(Box::new(ours) as _) })
+    }
+}
+
+fn versions() -> ApiVersionsResponse {
+    let api = |api_key, min_version, max_version| ApiVersion {
+        api_key,
+        min_version,
+        max_version,
+    };
+    ApiVersionsResponse {
+        api_keys: vec![
+            api(2, 6, 11),
+            api(3, 9, 13),
+            api(10, 4, 6),
+            api(16, 3, 5),
+            api(18, 0, 5),
+            api(19, 5, 7),
+        ],
+        finalized_features: vec![FinalizedFeatureKey {
+            name: "share.version".into(),
+            max_version_level: 2,
+            min_version_level: 1,
+        }],
+        ..Default::default()
+    }
+}
+
+fn encode<R: Request>(header: &RequestHeader, response: &R::Response) -> Bytes {
+    encode_response::<R>(response, header.api_version, header.correlation_id)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_bootstrap_server_is_passed_over() {
+    let net = Net::new(&[Behaviour::Refuses, Behaviour::Serves]);
+    let started = Instant::now();
+    assert_eq!(
+        net.admin("broker-0:9092,broker-1:9092")
+            .share_version()
+            .await,
+        Ok(Some(2))
+    );
+    assert!(started.elapsed() < SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_frozen_broker_is_passed_over_long_before_the_request_timeout() {
+    let net = Net::new(&[Behaviour::Freezes, Behaviour::Serves]);
+    let admin = net.admin("broker-0:9092,broker-1:9092");
+    let started = Instant::now();
+    assert_eq!(admin.share_version().await, Ok(Some(2)));
+    assert!(started.elapsed() <= 5 * SECOND, "{:?}", started.elapsed());
+    // One that freezes after it has answered, too.
+    net.set(0, Behaviour::Serves);
+    let admin = net.admin("broker-0:9092,broker-1:9092");
+    admin.share_version().await.unwrap();
+    net.set(0, Behaviour::Freezes);
+    let started = Instant::now();
+    assert_eq!(admin.share_version().await, Ok(Some(2)));
+    assert!(started.elapsed() <= 5 * SECOND, "{:?}", started.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_never_answers_ends_at_the_deadline_with_its_address() {
+    for (behaviour, last) in [
+        (
+            Behaviour::Refuses,
+            "cannot connect to broker-0:9092: connection refused",
+        ),
+        (Behaviour::Freezes, "broker-0:9092"),
+        (Behaviour::Hangs, "broker-0:9092"),
+    ] {
+        let net = Net::new(&[behaviour]);
+        let started = Instant::now();
+        let error = net.admin("broker-0:9092").list_topics().await.unwrap_err();
+        assert_eq!(started.elapsed(), 60 * SECOND, "{behaviour:?}");
+        assert!(
+            matches!(error, AdminError::Client(ClientError::Deadline { .. })),
+            "{error}"
+        );
+        assert!(
+            error
+                .to_string()
+                .starts_with("Metadata not done within 60s"),
+            "{error}"
+        );
+        assert!(error.to_string().contains(last), "{error}");
+        let connects = net.state().connects[&0];
+        assert!(
+            (2..100).contains(&connects),
+            "paced, but not given up: {connects} for {behaviour:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_connection_is_opened_again() {
+    let net = Net::new(&[Behaviour::Serves]);
+    let admin = net.admin("broker-0:9092");
+    admin.share_version().await.unwrap();
+    net.cut(0);
+    tokio::time::sleep(SECOND).await;
+    admin.share_version().await.unwrap();
+    assert_eq!(net.state().connects[&0], 2);
+    admin.share_version().await.unwrap();
+    assert_eq!(net.state().connects[&0], 2, "and kept while it lives");
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_no_known_broker_answers_the_bootstrap_servers_are_asked_again() {
+    // The bootstrap address isn't one of the cluster's own: broker 9 leads into the same cluster.
+    let net = Net::new(&[Behaviour::Serves, Behaviour::Serves]);
+    net.set(9, Behaviour::Serves);
+    let admin = net.admin("broker-9:9092");
+    admin.list_topics().await.unwrap();
+    net.set(0, Behaviour::Refuses);
+    net.set(1, Behaviour::Refuses);
+    net.cut(0);
+    net.cut(1);
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(admin.share_version().await, Ok(Some(2)));
+    assert_eq!(net.asked(ApiVersionsRequest::API_KEY).last(), Some(&9));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_not_the_coordinator_makes_the_client_look_it_up_again() {
+    let net = Net::new(&[Behaviour::Serves, Behaviour::Serves]);
+    let admin = net.admin("broker-0:9092");
+    assert!(admin.find_group("workers").await.unwrap().is_some());
+    {
+        let mut state = net.state();
+        state.coordinator = 1;
+        state.coordinator_codes = vec![ErrorCode::NotCoordinator];
+    }
+    assert!(admin.find_group("workers").await.unwrap().is_some());
+    assert_eq!(net.asked(ListGroupsRequest::API_KEY), [0, 0, 1]);
+    assert_eq!(net.asked(FindCoordinatorRequest::API_KEY).len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_coordinator_that_loads_is_asked_again_without_a_new_look_up() {
+    let net = Net::new(&[Behaviour::Serves]);
+    net.state().coordinator_codes = vec![ErrorCode::CoordinatorLoadInProgress; 3];
+    let started = Instant::now();
+    assert!(
+        net.admin("broker-0:9092")
+            .find_group("workers")
+            .await
+            .unwrap()
+            .is_some()
+    );
+    assert_eq!(net.asked(ListGroupsRequest::API_KEY).len(), 4);
+    assert_eq!(net.asked(FindCoordinatorRequest::API_KEY).len(), 1);
+    // 100, 200 and 400 ms, each give or take a fifth.
+    assert!(
+        started.elapsed() >= Duration::from_millis(560),
+        "{:?}",
+        started.elapsed()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_coordinator_is_looked_up_again() {
+    let net = Net::new(&[Behaviour::Serves, Behaviour::Serves]);
+    net.state().coordinator = 1;
+    let admin = net.admin("broker-0:9092");
+    admin.find_group("workers").await.unwrap();
+    net.set(1, Behaviour::Refuses);
+    net.cut(1);
+    net.state().coordinator = 0;
+    assert!(admin.find_group("workers").await.unwrap().is_some());
+    assert_eq!(net.asked(ListGroupsRequest::API_KEY).last(), Some(&0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_moved_leader_is_followed() {
+    let net = Net::new(&[Behaviour::Serves, Behaviour::Serves]);
+    let partitions = [TopicPartition::new("orders", 0)];
+    let found = net
+        .admin("broker-0:9092")
+        .log_offsets(&partitions, LogPosition::Latest)
+        .await
+        .unwrap();
+    assert_eq!(found[0].offset, 42);
+    assert_eq!(net.asked(ListOffsetsRequest::API_KEY), [0, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_topic_is_not_created_again_where_the_first_try_may_have_done_it() {
+    let net = Net::new(&[Behaviour::Hangs, Behaviour::Hangs]);
+    let error = net
+        .admin("broker-0:9092,broker-1:9092")
+        .create_topic("orders", 1, 1, &[])
+        .await
+        .unwrap_err();
+    let AdminError::Client(error) = error else {
+        panic!("{error}")
+    };
+    assert!(
+        matches!(error, ClientError::Call(_)) && error.may_have_arrived(),
+        "{error}"
+    );
+    assert_eq!(net.asked(CreateTopicsRequest::API_KEY).len(), 1);
+}
