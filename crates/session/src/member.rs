@@ -31,6 +31,13 @@ pub(crate) enum Heartbeat {
     Fatal(FatalError),
 }
 
+/// The heartbeat that waits for its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    Beat,
+    Leave,
+}
+
 #[derive(Debug)]
 pub(crate) struct Member {
     group_id: String,
@@ -41,7 +48,7 @@ pub(crate) struct Member {
     epoch: MemberEpoch,
     interval: Duration,
     next_at: Option<Instant>,
-    in_flight: bool,
+    in_flight: Option<Sent>,
     /// The next heartbeat carries all fields.
     full: bool,
     backoff: Duration,
@@ -64,7 +71,7 @@ impl Member {
             epoch: MemberEpoch::JOIN,
             interval: HEARTBEAT_INTERVAL_DEFAULT,
             next_at: Some(now),
-            in_flight: false,
+            in_flight: None,
             full: true,
             backoff: Duration::from_millis(100),
         }
@@ -76,7 +83,7 @@ impl Member {
 
     /// When the next heartbeat is due.
     pub(crate) fn next_at(&self) -> Option<Instant> {
-        if self.in_flight || self.state == MemberState::Left {
+        if self.in_flight.is_some() || self.state == MemberState::Left {
             None
         } else {
             self.next_at
@@ -95,7 +102,7 @@ impl Member {
         if self.state == MemberState::Left {
             return;
         }
-        if self.epoch == MemberEpoch::JOIN && !self.in_flight {
+        if self.epoch == MemberEpoch::JOIN && self.in_flight.is_none() {
             // Never taken in: nobody knows us.
             self.state = MemberState::Left;
             return;
@@ -112,8 +119,8 @@ impl Member {
         if self.next_at()? > now {
             return None;
         }
-        self.in_flight = true;
         let leaving = self.state == MemberState::Leaving;
+        self.in_flight = Some(if leaving { Sent::Leave } else { Sent::Beat });
         let full = self.full && !leaving;
         Some(ShareGroupHeartbeatRequest {
             group_id: self.group_id.clone(),
@@ -130,7 +137,7 @@ impl Member {
 
     /// The heartbeat got no answer.
     pub(crate) fn handle_failure(&mut self, now: Instant, retry_backoff_max: Duration) {
-        self.in_flight = false;
+        self.in_flight = None;
         self.full = true;
         self.back_off(now, retry_backoff_max);
     }
@@ -146,7 +153,14 @@ impl Member {
         response: &ShareGroupHeartbeatResponse,
         retry_backoff_max: Duration,
     ) -> Heartbeat {
-        self.in_flight = false;
+        let sent = self.in_flight.take();
+        if self.state == MemberState::Leaving && sent == Some(Sent::Beat) {
+            // It was on its way when we decided to go: the leave follows.
+            return Heartbeat::Stable {
+                joined: false,
+                assignment: None,
+            };
+        }
         if self.state == MemberState::Leaving {
             // UNKNOWN_MEMBER_ID or GROUP_ID_NOT_FOUND mean "already gone".
             return match response.error_code {

@@ -88,6 +88,8 @@ pub(crate) struct ShareSession {
     pub(crate) backoff_until: Instant,
     pub(crate) pace_until: Instant,
     pub(crate) pace: Duration,
+    /// When the last fetch was sent: who waits longest goes first.
+    pub(crate) fetched_at: Instant,
     backoff: Duration,
     reconnect: Duration,
 }
@@ -123,6 +125,7 @@ impl ShareSession {
             backoff_until: now,
             pace_until: now,
             pace: Duration::ZERO,
+            fetched_at: now,
             backoff: Duration::ZERO,
             reconnect: RECONNECT_BACKOFF_MIN,
         }

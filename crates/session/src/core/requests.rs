@@ -41,9 +41,16 @@ impl SessionCore {
         {
             return Some(Request::Metadata(topics));
         }
-        let brokers: Vec<_> = self.sessions.keys().copied().collect();
+        // Where the credit is too small for all, the one that waits longest goes first.
+        let mut brokers: Vec<_> = self
+            .sessions
+            .iter()
+            .map(|(broker, session)| (session.fetched_at, *broker))
+            .collect();
+        brokers.sort_unstable();
         brokers
             .into_iter()
+            .map(|(_, broker)| broker)
             .find_map(|broker| self.poll_session(now, broker))
     }
 
@@ -279,6 +286,7 @@ impl SessionCore {
             member_id: &self.config.member_id,
         };
         let session = self.sessions.get_mut(&broker)?;
+        session.fetched_at = now;
         let (request, added, forgotten) = session.build_fetch(identity, terms, &acknowledged);
         session.pending_due = session
             .pending_due

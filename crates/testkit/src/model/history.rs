@@ -58,6 +58,8 @@ pub struct History {
     pub applied: Vec<Applied>,
     /// Deliveries whose lock ended by time.
     pub expired: Vec<(Place, i64, Delivery)>,
+    /// Acknowledged offsets that were settled before: a broker accepts them without a word.
+    pub ignored: Vec<(Place, i64)>,
     /// Requests that no client may send.
     pub illegal: Vec<String>,
 }

@@ -415,7 +415,14 @@ impl ModelCluster {
             .partition_mut(place)
             .filter(|partition| partition.leader == broker)
             .ok_or(ErrorCode::UnknownTopicOrPartition)?;
+        let start_offset = partition.start_offset();
         let changes = partition.acknowledge(now, member_id, batches, &settings)?;
+        let settled = batches
+            .iter()
+            .flat_map(|batch| batch.first_offset..=batch.last_offset.min(start_offset - 1));
+        self.history
+            .ignored
+            .extend(settled.map(|offset| (place, offset)));
         self.history
             .applied
             .extend(changes.into_iter().map(|change| Applied {
