@@ -1,2 +1,81 @@
-//! sharegroup
-fn main() {}
+//! The program `sharegroup`: moves records of Kafka share groups into sinks, and the small commands around that.
+
+mod args;
+mod client;
+mod consume;
+mod duration;
+mod exit;
+mod logs;
+mod number;
+mod produce;
+mod quickstart;
+mod run;
+mod screen;
+mod signals;
+mod topics;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::args::{Cli, Command};
+use crate::exit::{Exit, Problems};
+use crate::screen::Screen;
+use crate::signals::Signals;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let screen = Screen::stderr(cli.log.format);
+    if let Err(error) = logs::start(&cli.log, cli.command.log_level(), screen) {
+        screen.error(&format!("{error:#}"));
+        return Exit::Usage.into();
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            screen.error(&format!("the runtime could not be started: {error}"));
+            return Exit::Failed.into();
+        }
+    };
+    let exit = runtime.block_on(execute(cli.command, screen));
+    screen.clear();
+    // A thread that still reads standard input must not keep the process.
+    runtime.shutdown_background();
+    exit.into()
+}
+
+async fn execute(command: Command, screen: &'static Screen) -> Exit {
+    let outcome = match Signals::listen(screen) {
+        Ok(signals) => dispatch(command, screen, signals).await,
+        Err(error) => Err(error.into()),
+    };
+    outcome.unwrap_or_else(|error| {
+        if let Some(problems) = error.downcast_ref::<Problems>() {
+            problems.show(screen);
+            return Exit::Usage;
+        }
+        screen.error(&format!("{error:#}"));
+        Exit::Failed
+    })
+}
+
+async fn dispatch(
+    command: Command,
+    screen: &'static Screen,
+    signals: Signals,
+) -> anyhow::Result<Exit> {
+    match command {
+        Command::Run(args) => run::run(args, screen, signals).await,
+        Command::Consume(args) => consume::run(args, screen, signals).await,
+        Command::Produce(args) => produce::run(args, screen, signals).await,
+        Command::Topics(command) => topics::run(command, screen, signals).await,
+        Command::Quickstart(args) => quickstart::run(args, screen, signals).await,
+        Command::Version => {
+            screen::print(concat!("sharegroup ", env!("CARGO_PKG_VERSION"), "\n"))?;
+            Ok(Exit::Done)
+        }
+    }
+}

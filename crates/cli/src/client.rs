@@ -1,0 +1,239 @@
+//! Where the cluster is, and what else is told to a client on the command line.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use sharegroup_consumer::client::ClientConfig;
+use sharegroup_consumer::error::ConfigError;
+use sharegroup_sink::config::{Properties, nearest};
+
+use crate::args::key_value;
+use crate::exit::Problems;
+use crate::{duration, screen::Screen};
+
+/// How a command finds its cluster.
+#[derive(Debug, Args)]
+pub(crate) struct ClientArgs {
+    /// The cluster's first contacts
+    #[arg(
+        long,
+        value_name = "HOST:PORT,...",
+        default_value = "localhost:9092",
+        visible_alias = "bootstrap-servers"
+    )]
+    bootstrap_server: String,
+    /// A file of client settings, Java properties or JSON
+    #[arg(long, value_name = "FILE", aliases = ["consumer-config", "consumer.config", "producer-config", "producer.config"])]
+    command_config: Option<PathBuf>,
+    /// A client setting; counts more than the file
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value, aliases = ["consumer-property", "producer-property"])]
+    command_property: Vec<(String, String)>,
+    /// Give up when the cluster can't be reached for this long
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse)]
+    pub(crate) startup_timeout: Duration,
+}
+
+/// Settings of a command's client, all layers together.
+#[derive(Debug)]
+pub(crate) struct ClientSettings {
+    /// What every client has.
+    pub(crate) client: ClientConfig,
+    /// The command's own keys.
+    pub(crate) own: BTreeMap<String, String>,
+}
+
+impl ClientArgs {
+    /// The servers, as written.
+    pub(crate) fn servers(&self) -> &str {
+        &self.bootstrap_server
+    }
+
+    /// Everything from the file and the command line. `own` are the keys that the command knows besides the client's.
+    ///
+    /// # Errors
+    /// [`Problems`]: all that is wrong, at once.
+    pub(crate) fn settings(
+        &self,
+        own: &[&str],
+        screen: &Screen,
+    ) -> Result<ClientSettings, Problems> {
+        let mut problems = Problems {
+            errors: Vec::new(),
+            warnings: Vec::new(),
+        };
+        let mut settings = self.from_file(&mut problems);
+        settings.extend(self.command_property.iter().cloned());
+        settings.remove("bootstrap.servers");
+        let client = ClientConfig::new(&self.bootstrap_server);
+        let mut client = match client {
+            Ok(client) => client,
+            Err(error) => {
+                problems.errors.push(format!(
+                    "--bootstrap-server {}: {}; write HOST:PORT, several separated by commas",
+                    self.bootstrap_server,
+                    cause(&error)
+                ));
+                return Err(problems);
+            }
+        };
+        client.client_id = Some("sharegroup".to_owned());
+        client.default_api_timeout = self.startup_timeout;
+        let mut mine = BTreeMap::new();
+        for (key, value) in settings {
+            match client.set(&key, &value) {
+                Ok(true) => {}
+                Ok(false) if own.contains(&key.as_str()) => {
+                    mine.insert(key, value);
+                }
+                Ok(false) => unknown(&key, &value, own, &mut problems),
+                Err(error) => problems.errors.push(error.to_string()),
+            }
+        }
+        if !problems.errors.is_empty() {
+            return Err(problems);
+        }
+        problems.show(screen);
+        Ok(ClientSettings { client, own: mine })
+    }
+
+    fn from_file(&self, problems: &mut Problems) -> BTreeMap<String, String> {
+        let Some(file) = &self.command_config else {
+            return BTreeMap::new();
+        };
+        let mut found = Vec::new();
+        let properties = Properties::read(file, &mut found);
+        problems
+            .warnings
+            .extend(found.iter().map(ToString::to_string));
+        match properties {
+            Ok(properties) => properties
+                .iter()
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .collect(),
+            Err(problem) => {
+                problems.errors.push(problem.to_string());
+                BTreeMap::new()
+            }
+        }
+    }
+}
+
+impl ClientSettings {
+    /// One of the command's own keys as a number of at least `min`.
+    pub(crate) fn number<T>(&self, key: &str, min: T) -> Result<Option<T>, Problems>
+    where
+        T: std::str::FromStr + PartialOrd + std::fmt::Display,
+    {
+        let Some(value) = self.own.get(key) else {
+            return Ok(None);
+        };
+        let number = value.trim().parse().ok().filter(|number| *number >= min);
+        number.map(Some).ok_or_else(|| {
+            Problems::one(format!(
+                "{key}={value}: must be a whole number of at least {min}"
+            ))
+        })
+    }
+}
+
+fn cause(error: &ConfigError) -> String {
+    match error {
+        ConfigError::Address { source, .. } => source.to_string(),
+        error => error.to_string(),
+    }
+}
+
+fn unknown(key: &str, value: &str, own: &[&str], problems: &mut Problems) {
+    if key == "security.protocol" {
+        if !value.trim().eq_ignore_ascii_case("PLAINTEXT") {
+            problems.errors.push(format!(
+                "security.protocol={value}: only PLAINTEXT is spoken yet; use a PLAINTEXT listener"
+            ));
+        }
+        return;
+    }
+    let known = ClientConfig::keys().iter().chain(own);
+    match nearest(key, known.map(|known| Cow::Borrowed(*known))) {
+        Some(right) => problems
+            .errors
+            .push(format!("{key}: is not a key; did you mean {right}?")),
+        None => problems.warnings.push(format!(
+            "{key}: is not a key of this client; it has no effect"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::LogFormat;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        client: ClientArgs,
+    }
+
+    fn settings(arguments: &[&str]) -> Result<ClientSettings, Problems> {
+        let arguments = ["test"].iter().chain(arguments);
+        let command = Command::try_parse_from(arguments).unwrap();
+        command
+            .client
+            .settings(&["max.poll.records"], Screen::stderr(LogFormat::Text))
+    }
+
+    #[test]
+    fn nearly_known_keys_are_errors_and_all_are_told_at_once() {
+        let problems = settings(&[
+            "--consumer-property",
+            "max.poll.record=1",
+            "--command-property",
+            "request.timout.ms=1",
+            "--command-property",
+            "my.own.key=1",
+            "--command-property",
+            "request.timeout.ms=fast",
+        ])
+        .unwrap_err();
+        let errors = problems.errors.join("\n");
+        for expected in [
+            "did you mean max.poll.records?",
+            "did you mean request.timeout.ms?",
+            "milliseconds",
+        ] {
+            assert!(errors.contains(expected), "{errors}");
+        }
+        assert_eq!(problems.errors.len(), 3);
+        assert!(problems.warnings[0].contains("my.own.key"));
+    }
+
+    #[test]
+    fn own_keys_are_handed_back_and_checked() {
+        let settings = settings(&[
+            "--command-property",
+            "max.poll.records=7",
+            "--command-property",
+            "request.timeout.ms=1234",
+        ])
+        .unwrap();
+        assert_eq!(settings.client.request_timeout.as_millis(), 1234);
+        assert_eq!(settings.number("max.poll.records", 1).unwrap(), Some(7));
+        let error = settings.number("max.poll.records", 8).unwrap_err();
+        assert!(error.errors[0].contains("max.poll.records=7"));
+    }
+
+    #[test]
+    fn a_server_without_a_port_says_how_to_write_one() {
+        let problems = settings(&["--bootstrap-server", "kafka"]).unwrap_err();
+        assert!(
+            problems.errors[0].contains("HOST:PORT"),
+            "{:?}",
+            problems.errors
+        );
+    }
+}

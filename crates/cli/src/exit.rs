@@ -1,0 +1,88 @@
+//! How the program ends.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use crate::screen::Screen;
+use crate::signals::Sign;
+
+/// How the program ends; [`EXIT_CODES`] says the same to its user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// What was asked for is done.
+    Done,
+    /// Something failed.
+    Failed,
+    /// Arguments or configuration are wrong: nothing was started.
+    Usage,
+    /// `--exit-when-idle-max` is over.
+    IdleMax,
+    /// Cut off by a signal, without cleaning up.
+    CutOff(Sign),
+}
+
+/// For `--help`.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes:
+  0    done, or stopped by SIGTERM or Ctrl-C with everything settled and the group left
+  1    failed: a task is FAILED, the cluster refused, or a stop was not finished in time
+  2    wrong arguments or configuration: nothing was started
+  3    `run --exit-when-idle`: not idle, but nothing moved for --exit-when-idle-max
+  130, 143   a second Ctrl-C or SIGTERM: ended at once, records come again when their locks end";
+
+impl Exit {
+    /// The number.
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::IdleMax => 3,
+            Self::CutOff(Sign::Interrupt) => 130,
+            Self::CutOff(Sign::Terminate) => 143,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+/// Everything that is wrong with arguments or configuration, all at once.
+#[derive(Debug)]
+pub(crate) struct Problems {
+    /// What keeps the command from starting; not empty.
+    pub(crate) errors: Vec<String>,
+    /// What is odd besides.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Problems {
+    /// A single one.
+    pub(crate) fn one(error: impl Into<String>) -> Self {
+        Self {
+            errors: vec![error.into()],
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Prints all.
+    pub(crate) fn show(&self, screen: &Screen) {
+        for warning in &self.warnings {
+            screen.warning(warning);
+        }
+        for error in &self.errors {
+            screen.error(error);
+        }
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.errors.join("; "))
+    }
+}
+
+impl std::error::Error for Problems {}

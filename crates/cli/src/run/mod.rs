@@ -1,0 +1,210 @@
+//! `run`: a worker with its connectors.
+
+mod idle;
+mod lag;
+mod progress;
+mod summary;
+mod watch;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use sharegroup_sink::config::{ConfigProblem, Loaded};
+use sharegroup_sink::worker::{TaskState, Worker, WorkerOptions, WorkerStatus};
+use tokio::time::Instant;
+
+use crate::duration;
+use crate::exit::{Exit, Problems};
+use crate::screen::Screen;
+use crate::signals::{Sign, Signals};
+
+use lag::ClusterLags;
+use watch::{Snapshot, Watched, watch};
+
+use idle::Waiting;
+pub(crate) use watch::IdleOptions;
+
+/// Run sinks: a worker file and a file for each connector, as connect-standalone takes them
+///
+/// Files are Java properties or JSON with Kafka Connect's keys. Each task is a member of the connector's share group;
+/// run the same command on more machines for more throughput. A record is accepted only after it is written and flushed.
+/// SIGTERM or Ctrl-C finishes what is held, releases the rest and leaves the group within
+/// task.shutdown.graceful.timeout.ms (default 5 s); a second signal ends at once.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::EXIT_CODES))]
+pub(crate) struct RunArgs {
+    /// The worker's settings: bootstrap.servers and so on
+    #[arg(value_name = "WORKER.properties")]
+    worker: PathBuf,
+    /// The connectors' settings, one file each
+    #[arg(value_name = "CONNECTOR.properties", required = true)]
+    connectors: Vec<PathBuf>,
+    /// End with code 0 once nothing has arrived for this long, everything is acknowledged, and the group has no lag
+    ///
+    /// Counted from when every connector has partitions assigned and their leaders have answered. Lag is the whole
+    /// group's: with several processes in a group each ends when all is done. At least 500ms.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    exit_when_idle: Option<Duration>,
+    /// With --exit-when-idle: end with code 3 when not idle, but no record has arrived or was settled for this long
+    #[arg(long, value_name = "DURATION", default_value = "120s", value_parser = duration::parse, requires = "exit_when_idle")]
+    exit_when_idle_max: Duration,
+    /// A task fails when it can't reach the cluster for this long at its start
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse)]
+    startup_timeout: Duration,
+    /// Keys that are not known are errors, not warnings
+    #[arg(long)]
+    strict: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  sharegroup run examples/worker.properties examples/file-sink.properties
+  sharegroup run worker.properties orders.json --exit-when-idle 5s     drain a topic, then end
+  sharegroup --log-format json run worker.properties sink.properties   for a log collector
+
+The least that is needed:
+  worker.properties   bootstrap.servers=localhost:9092
+  sink.properties     name=orders
+                      connector.class=file
+                      topics=orders
+                      tasks.max=2
+                      file=/tmp/orders-${task}.txt
+                      consumer.override.group.protocol=share";
+
+/// Runs the command.
+pub(crate) async fn run(
+    args: RunArgs,
+    screen: &'static Screen,
+    signals: Signals,
+) -> anyhow::Result<Exit> {
+    let registry = sharegroup_connectors::registry();
+    let loaded =
+        sharegroup_sink::config::load(&args.worker, &args.connectors, args.strict, &registry)
+            .map_err(|problems| split(&problems))?;
+    for warning in &loaded.warnings {
+        screen.warning(&warning.to_string());
+    }
+    let idle = args.exit_when_idle.map(|quiet| IdleOptions {
+        quiet,
+        max: args.exit_when_idle_max,
+    });
+    let job = Job {
+        loaded,
+        idle,
+        startup_timeout: args.startup_timeout,
+    };
+    let ended = drive(job, screen, &signals).await;
+    summary::show(&ended, screen);
+    Ok(ended.exit())
+}
+
+/// Problems of configuration files as problems of the command.
+pub(crate) fn split(problems: &[ConfigProblem]) -> Problems {
+    let texts = |errors: bool| {
+        let wanted = problems.iter().filter(move |p| p.is_error() == errors);
+        wanted.map(ToString::to_string).collect()
+    };
+    Problems {
+        errors: texts(true),
+        warnings: texts(false),
+    }
+}
+
+/// What a worker is to do.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) loaded: Loaded,
+    /// When to end by itself.
+    pub(crate) idle: Option<IdleOptions>,
+    pub(crate) startup_timeout: Duration,
+}
+
+/// Why a worker ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// `--exit-when-idle`.
+    Idle,
+    /// `--exit-when-idle-max`; what was waited for, by connector.
+    Stuck(Vec<(String, Waiting)>),
+    /// No task can go on.
+    AllFailed,
+    /// A signal.
+    Stopped(Sign),
+}
+
+/// How a worker ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) ending: Ending,
+    /// The last status.
+    pub(crate) status: WorkerStatus,
+    /// From the start to the end of work, stopping left out.
+    pub(crate) time: Duration,
+    /// Tasks that did not stop in time.
+    pub(crate) late: Vec<String>,
+}
+
+impl Ended {
+    /// The command's exit code.
+    pub(crate) fn exit(&self) -> Exit {
+        let failed = self.status.count(TaskState::Failed) > 0 || !self.late.is_empty();
+        match self.ending {
+            _ if failed => Exit::Failed,
+            Ending::Stuck(_) => Exit::IdleMax,
+            Ending::AllFailed => Exit::Failed,
+            Ending::Idle | Ending::Stopped(_) => Exit::Done,
+        }
+    }
+}
+
+/// Runs a worker to its end. `run` and `quickstart` both do.
+pub(crate) async fn drive(job: Job, screen: &Screen, signals: &Signals) -> Ended {
+    let start = Instant::now();
+    let lags = ClusterLags::new(&job.loaded.connectors);
+    let stop_within = job.loaded.worker.shutdown_timeout;
+    let options = WorkerOptions::default().startup_timeout(job.startup_timeout);
+    let worker = Worker::start(&job.loaded.worker, job.loaded.connectors, &options);
+    let idle = async {
+        let Some(options) = job.idle else {
+            return std::future::pending().await;
+        };
+        watch(|| Snapshot::new(&worker.status()), &lags, options).await
+    };
+    let work = async {
+        tokio::select! {
+            biased;
+            sign = signals.first() => Ending::Stopped(sign),
+            () = worker.all_ended() => Ending::AllFailed,
+            watched = idle => match watched {
+                Watched::Idle => Ending::Idle,
+                Watched::Stuck(waiting) => Ending::Stuck(waiting),
+            },
+        }
+    };
+    let show = progress::show(&worker, screen);
+    tokio::pin!(show);
+    let ending = tokio::select! {
+        ending = work => ending,
+        never = &mut show => match never {},
+    };
+    let time = start.elapsed();
+    if let Ending::Stopped(sign) = ending {
+        tracing::info!(
+            signal = sign.name(),
+            within = %duration::show(stop_within),
+            "Stopping: finishing what is held, releasing the rest, leaving the group; a second signal ends at once."
+        );
+    }
+    let report = tokio::select! {
+        report = worker.stop(stop_within) => report,
+        never = &mut show => match never {},
+    };
+    screen.clear();
+    Ended {
+        ending,
+        status: worker.status(),
+        time,
+        late: report.late,
+    }
+}

@@ -1,0 +1,161 @@
+//! What is said at the end of a run.
+
+use sharegroup_sink::worker::{TaskState, WorkerStatus};
+
+use super::{Ended, Ending};
+use crate::duration;
+use crate::number::{count, per_second, plural};
+use crate::screen::Screen;
+
+/// Says why it ended, what was done, and which tasks failed: on a terminal for people, else in the log.
+pub(super) fn show(ended: &Ended, screen: &Screen) {
+    for (connector, task) in ended.status.failed() {
+        let trace = task.trace.as_deref().unwrap_or("no reason known");
+        screen.error(&format!(
+            "task {}-{} failed: {trace}",
+            connector.name, task.index
+        ));
+    }
+    for task in &ended.late {
+        screen.error(&format!(
+            "task {task} did not stop in time: what it holds is delivered again when its locks end"
+        ));
+    }
+    if let Ending::Stuck(waiting) = &ended.ending {
+        for (connector, waiting) in waiting {
+            screen.error(&format!(
+                "{connector} is not idle and nothing moved for --exit-when-idle-max: {waiting}"
+            ));
+        }
+    }
+    let totals = ended.status.totals();
+    let records_per_second = per_second(totals.written, ended.time);
+    if screen.is_terminal() {
+        screen.line(&table(ended, screen));
+        return;
+    }
+    tracing::info!(
+        ending = word(&ended.ending),
+        written = totals.written,
+        acknowledged = totals.acknowledged,
+        redelivered = totals.redelivered,
+        released = totals.released,
+        duplicates_expected = totals.duplicates_expected,
+        tasks = ended.status.tasks().count(),
+        tasks_failed = ended.status.count(TaskState::Failed),
+        seconds = format!("{:.1}", ended.time.as_secs_f64()),
+        records_per_second,
+        "Ended."
+    );
+}
+
+const fn word(ending: &Ending) -> &'static str {
+    match ending {
+        Ending::Idle => "idle",
+        Ending::Stuck(_) => "not idle in time",
+        Ending::AllFailed => "all tasks failed",
+        Ending::Stopped(_) => "stopped",
+    }
+}
+
+fn sentence(ended: &Ended) -> String {
+    let failed = ended.status.count(TaskState::Failed) as u64;
+    let others = if failed > 0 {
+        format!("; {} failed", plural(failed, "task"))
+    } else {
+        String::new()
+    };
+    match ended.ending {
+        Ending::Idle => format!("Idle: everything is written and acknowledged{others}"),
+        Ending::Stuck(_) => format!("Not idle, but nothing moves any more{others}"),
+        Ending::AllFailed => "Every task has failed".to_owned(),
+        Ending::Stopped(sign) => format!("Stopped by {}{others}", sign.name()),
+    }
+}
+
+fn table(ended: &Ended, screen: &Screen) -> String {
+    let sentence = sentence(ended);
+    let head = match ended.exit().code() {
+        0 => screen.green(&sentence),
+        _ => screen.red(&sentence),
+    };
+    let totals = ended.status.totals();
+    let mut text = format!(
+        "{head} after {} ({} records/s).\n",
+        duration::show(ended.time),
+        count(per_second(totals.written, ended.time))
+    );
+    text.push_str(&counts(&ended.status));
+    text.trim_end().to_owned()
+}
+
+/// One line per number that says something.
+fn counts(status: &WorkerStatus) -> String {
+    let totals = status.totals();
+    let always = [
+        ("written", totals.written),
+        ("acknowledged", totals.acknowledged),
+        ("redelivered", totals.redelivered),
+    ];
+    let sometimes = [
+        ("released", totals.released),
+        ("duplicates expected", totals.duplicates_expected),
+        ("acknowledgement errors", totals.acknowledge_errors),
+        ("named as lost", totals.named_as_lost),
+    ];
+    let shown = always
+        .into_iter()
+        .chain(sometimes.into_iter().filter(|(_, number)| *number > 0));
+    shown
+        .map(|(name, number)| format!("  {name:<22} {:>13}\n", count(number)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sharegroup_sink::worker::{ConnectorStatus, TaskStatus};
+
+    use super::*;
+    use crate::exit::Exit;
+    use crate::run::Waiting;
+    use crate::signals::Sign;
+
+    fn ended(ending: Ending, states: &[TaskState], late: &[&str]) -> Ended {
+        let mut connector = ConnectorStatus::default();
+        for state in states {
+            let mut task = TaskStatus::default();
+            task.state = *state;
+            connector.tasks.push(task);
+        }
+        let mut status = WorkerStatus::default();
+        status.connectors.push(connector);
+        Ended {
+            ending,
+            status,
+            time: Duration::from_secs(1),
+            late: late.iter().map(|task| (*task).to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn exit_code_tells_how_it_ended() {
+        let stuck = || Ending::Stuck(vec![("c".to_owned(), Waiting::NothingAssigned)]);
+        let stopped = || Ending::Stopped(Sign::Terminate);
+        let (ran, failed) = (TaskState::Stopped, TaskState::Failed);
+        for (ending, states, late, exit) in [
+            (Ending::Idle, vec![ran, ran], vec![], Exit::Done),
+            (Ending::Idle, vec![ran, failed], vec![], Exit::Failed),
+            (stuck(), vec![ran], vec![], Exit::IdleMax),
+            (stuck(), vec![ran, failed], vec![], Exit::Failed),
+            (Ending::AllFailed, vec![failed], vec![], Exit::Failed),
+            (stopped(), vec![ran], vec![], Exit::Done),
+            (stopped(), vec![ran], vec!["c-0"], Exit::Failed),
+            (stopped(), vec![failed, ran], vec![], Exit::Failed),
+        ] {
+            let ended = ended(ending, &states, &late);
+            assert_eq!(ended.exit(), exit, "{ended:?}");
+        }
+    }
+}

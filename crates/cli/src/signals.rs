@@ -1,0 +1,80 @@
+//! SIGTERM and Ctrl-C.
+
+use std::io;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::exit::Exit;
+use crate::screen::Screen;
+
+/// A signal that asks the program to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sign {
+    /// SIGINT: Ctrl-C.
+    Interrupt,
+    /// SIGTERM.
+    Terminate,
+}
+
+impl Sign {
+    /// Its name.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Interrupt => "Ctrl-C",
+            Self::Terminate => "SIGTERM",
+        }
+    }
+}
+
+/// Waits for the first signal; the second ends the process at once, whatever it is doing.
+#[derive(Debug, Clone)]
+pub(crate) struct Signals {
+    first: watch::Receiver<Option<Sign>>,
+}
+
+impl Signals {
+    /// Listens from now on.
+    ///
+    /// # Errors
+    /// The system refuses handlers.
+    pub(crate) fn listen(screen: &'static Screen) -> io::Result<Self> {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let (sender, first) = watch::channel(None);
+        tokio::spawn(async move {
+            loop {
+                let sign = tokio::select! {
+                    _ = interrupt.recv() => Sign::Interrupt,
+                    _ = terminate.recv() => Sign::Terminate,
+                };
+                if sender.send_replace(Some(sign)).is_some() {
+                    screen.clear();
+                    std::process::exit(i32::from(Exit::CutOff(sign).code()));
+                }
+            }
+        });
+        Ok(Self { first })
+    }
+
+    /// Waits for the first signal; returns at once after it.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(crate) async fn first(&self) -> Sign {
+        let mut first = self.first.clone();
+        loop {
+            if let Some(sign) = *first.borrow_and_update() {
+                return sign;
+            }
+            if first.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Whether the first signal came.
+    pub(crate) fn came(&self) -> bool {
+        self.first.borrow().is_some()
+    }
+}
