@@ -141,73 +141,70 @@ impl Net {
             MetadataRequest::API_KEY => encode::<MetadataRequest>(header, &self.metadata()),
             FindCoordinatorRequest::API_KEY => {
                 let request = FindCoordinatorRequest::from_bytes(body, header.api_version).unwrap();
-                let node = self.state().coordinator;
-                let coordinator = Coordinator {
-                    key: request.coordinator_keys[0].clone(),
-                    node_id: BrokerId(node),
-                    host: format!("broker-{node}"),
-                    port: 9092,
-                    ..Default::default()
-                };
-                let coordinators = vec![coordinator];
-                encode::<FindCoordinatorRequest>(
-                    header,
-                    &FindCoordinatorResponse {
-                        coordinators,
-                        ..Default::default()
-                    },
-                )
+                encode::<FindCoordinatorRequest>(header, &self.coordinator(&request))
             }
-            ListGroupsRequest::API_KEY => {
-                let codes = &mut self.state().coordinator_codes;
-                let error_code = if codes.is_empty() {
-                    ErrorCode::None
-                } else {
-                    codes.remove(0)
-                };
-                let group = ListedGroup {
-                    group_id: "workers".into(),
-                    group_type: "share".into(),
-                    ..Default::default()
-                };
-                let groups = vec![group];
-                encode::<ListGroupsRequest>(
-                    header,
-                    &ListGroupsResponse {
-                        error_code,
-                        groups,
-                        ..Default::default()
-                    },
-                )
-            }
+            ListGroupsRequest::API_KEY => encode::<ListGroupsRequest>(header, &self.groups()),
             ListOffsetsRequest::API_KEY => {
-                // Broker 1 leads, whatever metadata says.
-                let error_code = if broker == 1 {
-                    ErrorCode::None
-                } else {
-                    ErrorCode::NotLeaderOrFollower
-                };
-                let partition = ListOffsetsPartitionResponse {
-                    error_code,
-                    offset: 42,
-                    ..Default::default()
-                };
-                let topic = ListOffsetsTopicResponse {
-                    name: "orders".into(),
-                    partitions: vec![partition],
-                };
-                let topics = vec![topic];
-                // The next metadata knows.
-                self.state().leader = 1;
-                encode::<ListOffsetsRequest>(
-                    header,
-                    &ListOffsetsResponse {
-                        topics,
-                        ..Default::default()
-                    },
-                )
+                encode::<ListOffsetsRequest>(header, &self.offsets(broker))
             }
             key => panic!("unexpected api key {key}"),
+        }
+    }
+
+    fn coordinator(&self, request: &FindCoordinatorRequest) -> FindCoordinatorResponse {
+        let node = self.state().coordinator;
+        let coordinator = Coordinator {
+            key: request.coordinator_keys[0].clone(),
+            node_id: BrokerId(node),
+            host: format!("broker-{node}"),
+            port: 9092,
+            ..Default::default()
+        };
+        FindCoordinatorResponse {
+            coordinators: vec![coordinator],
+            ..Default::default()
+        }
+    }
+
+    fn groups(&self) -> ListGroupsResponse {
+        let codes = &mut self.state().coordinator_codes;
+        let error_code = if codes.is_empty() {
+            ErrorCode::None
+        } else {
+            codes.remove(0)
+        };
+        let group = ListedGroup {
+            group_id: "workers".into(),
+            group_type: "share".into(),
+            ..Default::default()
+        };
+        ListGroupsResponse {
+            error_code,
+            groups: vec![group],
+            ..Default::default()
+        }
+    }
+
+    /// Broker 1 leads, whatever metadata says until somebody has asked.
+    fn offsets(&self, broker: i32) -> ListOffsetsResponse {
+        let error_code = if broker == 1 {
+            ErrorCode::None
+        } else {
+            ErrorCode::NotLeaderOrFollower
+        };
+        self.state().leader = 1;
+        let partition = ListOffsetsPartitionResponse {
+            error_code,
+            offset: 42,
+            ..Default::default()
+        };
+        let topic = ListOffsetsTopicResponse {
+            name: "orders".into(),
+            partitions: vec![partition],
+        };
+        ListOffsetsResponse {
+            topics: vec![topic],
+            ..Default::default()
         }
     }
 
@@ -463,4 +460,16 @@ async fn a_topic_is_not_created_again_where_the_first_try_may_have_done_it() {
         "{error}"
     );
     assert_eq!(net.asked(CreateTopicsRequest::API_KEY).len(), 1);
+}
+
+#[test]
+fn operations_may_be_spawned_on_any_runtime() {
+    fn is_send<T: Send>(_: T) {}
+    let net = Net::new(&[]);
+    let admin = net.admin("broker-0:9092");
+    is_send(admin.create_topic("t", 1, 1, &[]));
+    is_send(admin.log_offsets(&[], LogPosition::Latest));
+    is_send(admin.share_group_offsets("g", None));
+    is_send(admin.set_group_config("g", "k", "v"));
+    is_send(admin.list_groups());
 }

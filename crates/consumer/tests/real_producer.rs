@@ -142,6 +142,11 @@ async fn refusals_are_typed_and_leave_the_producer_usable() {
         .unwrap();
     assert_eq!(after.await.unwrap().offset, Some(0));
 
+    refuses_at_once(&producer).await;
+    producer.close(Duration::from_secs(5)).await.unwrap();
+}
+
+async fn refuses_at_once(producer: &Producer) {
     let error = producer
         .send(ProducerRecord::new("nowhere").value("x"))
         .await
@@ -180,7 +185,6 @@ async fn refusals_are_typed_and_leave_the_producer_usable() {
         ),
         "{error}"
     );
-    producer.close(Duration::from_secs(5)).await.unwrap();
 }
 
 #[tokio::test]

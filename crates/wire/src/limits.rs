@@ -6,6 +6,10 @@
 /// `socket.request.max.bytes` default. A share fetch stays below `fetch.max.bytes` plus one batch.
 pub const FRAME_BYTES_MAX: usize = 100 * 1024 * 1024;
 
+/// A frame of up to this size is allocated at once; a larger one grows with what has arrived, so
+/// that a peer's word alone never costs more than this many bytes.
+pub const FRAME_BYTES_TRUSTED: usize = 1024 * 1024;
+
 /// Most tagged fields in one tagged section. Kafka's schemas define at most a handful.
 pub const TAGGED_FIELDS_MAX: u32 = 1024;
 

@@ -79,6 +79,9 @@ impl Admin {
     ///
     /// # Errors
     /// [`AdminError`]; GROUP_AUTHORIZATION_FAILED where DESCRIBE_CONFIGS on the group is not granted.
+    ///
+    /// # Cancel safety
+    /// As [`Admin`] says.
     pub async fn group_configs(
         &self,
         group_id: &str,
@@ -95,6 +98,9 @@ impl Admin {
     ///
     /// # Errors
     /// [`AdminError`].
+    ///
+    /// # Cancel safety
+    /// As [`Admin`] says.
     pub async fn topic_configs(
         &self,
         topic: &str,
@@ -128,6 +134,9 @@ impl Admin {
     /// # Errors
     /// [`AdminError`]: INVALID_CONFIG for a key or value that the broker doesn't accept,
     /// GROUP_AUTHORIZATION_FAILED where ALTER_CONFIGS on the group is not granted.
+    ///
+    /// # Cancel safety
+    /// As [`Admin`] says.
     pub async fn set_group_config(
         &self,
         group_id: &str,

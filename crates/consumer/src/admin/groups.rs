@@ -123,6 +123,9 @@ impl Admin {
     ///
     /// # Errors
     /// [`AdminError`] of the first broker that has one.
+    ///
+    /// # Cancel safety
+    /// As [`Admin`] says.
     pub async fn list_groups(&self) -> Result<Vec<GroupListing>, AdminError> {
         let attempt = |cluster: Cluster| async move {
             cluster.metadata(MetadataScope::Brokers).await?;
@@ -149,6 +152,9 @@ impl Admin {
     ///
     /// # Errors
     /// [`AdminError`].
+    ///
+    /// # Cancel safety
+    /// As [`Admin`] says.
     pub async fn find_group(&self, group_id: &str) -> Result<Option<GroupListing>, AdminError> {
         let response = self
             .cluster
@@ -166,6 +172,9 @@ impl Admin {
     /// # Errors
     /// [`AdminError::Broker`] with GROUP_ID_NOT_FOUND where there is no share group of this id,
     /// TOPIC_AUTHORIZATION_FAILED where DESCRIBE on an assigned topic is not granted.
+    ///
+    /// # Cancel safety
+    /// As [`Admin`] says.
     pub async fn describe_share_group(
         &self,
         group_id: &str,

@@ -62,6 +62,9 @@ impl Admin {
     ///
     /// # Errors
     /// [`AdminError::Client`].
+    ///
+    /// # Cancel safety
+    /// As [`Admin`] says.
     pub async fn share_version(&self) -> Result<Option<i16>, AdminError> {
         Ok(self.cluster.finalized_feature("share.version").await?)
     }

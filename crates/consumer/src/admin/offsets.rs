@@ -64,6 +64,9 @@ impl Admin {
     ///
     /// # Errors
     /// [`AdminError::Broker`] of the group, or of the first partition that has one.
+    ///
+    /// # Cancel safety
+    /// As [`Admin`] says.
     pub async fn share_group_offsets(
         &self,
         group_id: &str,
@@ -107,6 +110,9 @@ impl Admin {
     ///
     /// # Errors
     /// [`AdminError`] of the first partition that has one.
+    ///
+    /// # Cancel safety
+    /// As [`Admin`] says.
     pub async fn log_offsets(
         &self,
         partitions: &[TopicPartition],

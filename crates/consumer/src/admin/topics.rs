@@ -80,6 +80,9 @@ impl Admin {
     /// [`AdminError::Broker`] with TOPIC_ALREADY_EXISTS, INVALID_REPLICATION_FACTOR and so on;
     /// [`AdminError::Client`], after which the topic exists or not where
     /// [`may_have_arrived`](crate::error::ClientError::may_have_arrived).
+    ///
+    /// # Cancel safety
+    /// As [`Admin`] says.
     pub async fn create_topic(
         &self,
         name: &str,
@@ -131,6 +134,9 @@ impl Admin {
     /// [`AdminError::Broker`] with UNKNOWN_TOPIC_OR_PARTITION where it doesn't exist;
     /// [`AdminError::Client`], after which the topic exists or not where
     /// [`may_have_arrived`](crate::error::ClientError::may_have_arrived).
+    ///
+    /// # Cancel safety
+    /// As [`Admin`] says.
     pub async fn delete_topic(&self, name: &str) -> Result<(), AdminError> {
         let request = DeleteTopicsRequest {
             topics: vec![DeleteTopicState {
@@ -155,6 +161,9 @@ impl Admin {
     ///
     /// # Errors
     /// [`AdminError::Client`].
+    ///
+    /// # Cancel safety
+    /// As [`Admin`] says.
     pub async fn list_topics(&self) -> Result<Vec<TopicListing>, AdminError> {
         let response = self.cluster.metadata(MetadataScope::AllTopics).await?;
         let mut topics: Vec<_> = response
@@ -178,6 +187,9 @@ impl Admin {
     /// # Errors
     /// [`AdminError::Broker`] of the first topic that has one: UNKNOWN_TOPIC_OR_PARTITION where it
     /// doesn't exist (any more, or not yet on the broker that was asked).
+    ///
+    /// # Cancel safety
+    /// As [`Admin`] says.
     pub async fn describe_topics(
         &self,
         names: &[&str],
@@ -190,6 +202,9 @@ impl Admin {
     ///
     /// # Errors
     /// As [`describe_topics`](Self::describe_topics), but for UNKNOWN_TOPIC_OR_PARTITION.
+    ///
+    /// # Cancel safety
+    /// As [`Admin`] says.
     pub async fn find_topic(&self, name: &str) -> Result<Option<TopicDescription>, AdminError> {
         match self.describe_topics(&[name]).await {
             Ok(topics) => Ok(topics.into_iter().next()),
@@ -202,6 +217,9 @@ impl Admin {
     ///
     /// # Errors
     /// [`AdminError::Client`].
+    ///
+    /// # Cancel safety
+    /// As [`Admin`] says.
     pub async fn describe_each_topic(
         &self,
         names: &[&str],

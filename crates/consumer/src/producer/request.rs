@@ -8,7 +8,7 @@ use sharegroup_wire::message::produce::{
     TopicProduceData,
 };
 use sharegroup_wire::net::Connection;
-use sharegroup_wire::{BrokerId, ErrorCode};
+use sharegroup_wire::{BrokerId, ErrorCode, TopicId};
 use tokio::time::{Instant, timeout_at};
 
 use super::accumulator::Outgoing;
@@ -17,6 +17,7 @@ use super::delivery::Refusal;
 use super::error::ProduceError;
 use crate::cluster::Cluster;
 use crate::error::ClientError;
+use crate::topic_partition::TopicPartition;
 
 /// What became of one batch.
 #[derive(Debug)]
@@ -95,102 +96,104 @@ pub(super) struct Answer {
 pub(super) async fn produce(
     cluster: Cluster,
     broker: BrokerId,
-    connection: Option<Connection>,
+    mut connection: Option<Connection>,
     outgoing: Vec<Outgoing>,
     delivery_timeout: Duration,
 ) -> Answer {
-    let mut answer = Answer {
+    let (topic_data, batches, mut attempts) = build(outgoing);
+    let mut throttle = Duration::ZERO;
+    if let Some(newest) = batches.iter().map(|(_, batch)| batch.created).max() {
+        let deadline = newest + delivery_timeout;
+        let request = ProduceRequest {
+            transactional_id: None,
+            acks: ACKS_ALL,
+            timeout_ms: leader_timeout_ms(&cluster),
+            topic_data,
+        };
+        let sent = send(&cluster, broker, connection.take(), &request, deadline);
+        let too_late = |_| {
+            let (operation, after) = (ProduceRequest::NAME, delivery_timeout);
+            Err(ClientError::Deadline {
+                operation,
+                after,
+                last: None,
+            })
+        };
+        match timeout_at(deadline, sent).await.unwrap_or_else(too_late) {
+            Ok((kept, mut response)) => {
+                connection = Some(kept);
+                throttle =
+                    Duration::from_millis(u64::try_from(response.throttle_time_ms).unwrap_or(0));
+                attempts.extend(batches.into_iter().map(|(topic_id, batch)| {
+                    let answer = take_answer(&mut response, topic_id, &batch);
+                    (batch, answer.map_or_else(no_answer, Attempt::of_answer))
+                }));
+            }
+            Err(error) => {
+                attempts.extend(
+                    batches
+                        .into_iter()
+                        .map(|(_, batch)| (batch, Attempt::Retry(error.clone()))),
+                );
+            }
+        }
+    }
+    Answer {
         broker,
         connection,
-        throttle: Duration::ZERO,
-        attempts: Vec::new(),
-    };
-    let mut batches = Vec::with_capacity(outgoing.len());
-    let mut topics: Vec<TopicProduceData> = Vec::new();
+        throttle,
+        attempts,
+    }
+}
+
+/// What a leader gets, the batches that are in it with their topics, and those that could not be
+/// built.
+type Built = (
+    Vec<TopicProduceData>,
+    Vec<(TopicId, Batch)>,
+    Vec<(Batch, Attempt)>,
+);
+
+/// Writes batches as bytes: compression happens here, outside of the producer's lock.
+fn build(outgoing: Vec<Outgoing>) -> Built {
+    let (mut topics, mut batches, mut attempts) =
+        (Vec::<TopicProduceData>::new(), Vec::new(), Vec::new());
     for Outgoing {
         topic_id,
         mut batch,
     } in outgoing
     {
-        match batch.bytes() {
-            Ok(bytes) => {
-                let partition = batch.partition();
-                let data = PartitionProduceData {
-                    index: partition.partition,
-                    records: Some(bytes),
-                };
-                match topics
-                    .iter_mut()
-                    .find(|topic| topic.name == partition.topic)
-                {
-                    Some(topic) => topic.partition_data.push(data),
-                    None => {
-                        let name = partition.topic.clone();
-                        topics.push(TopicProduceData {
-                            name,
-                            topic_id,
-                            partition_data: vec![data],
-                        });
-                    }
-                }
-                batches.push((topic_id, batch));
-            }
+        let records = match batch.bytes() {
+            Ok(bytes) => Some(bytes),
             Err(error) => {
                 let error = ProduceError::build(batch.partition().clone(), &error);
-                answer.attempts.push((batch, Attempt::NotBuilt(error)));
+                attempts.push((batch, Attempt::NotBuilt(error)));
+                continue;
             }
+        };
+        let TopicPartition { topic, partition } = batch.partition();
+        let data = PartitionProduceData {
+            index: *partition,
+            records,
+        };
+        match topics.iter_mut().find(|entry| entry.name == *topic) {
+            Some(entry) => entry.partition_data.push(data),
+            None => topics.push(TopicProduceData {
+                name: topic.clone(),
+                topic_id,
+                partition_data: vec![data],
+            }),
         }
+        batches.push((topic_id, batch));
     }
-    let Some(newest) = batches.iter().map(|(_, batch)| batch.created).max() else {
-        return answer;
-    };
-    let deadline = newest + delivery_timeout;
-    let request_timeout = cluster.config().request_timeout;
-    let request = ProduceRequest {
-        transactional_id: None,
-        acks: ACKS_ALL,
-        // Less than our own, so that the leader's answer comes before we give up.
-        timeout_ms: i32::try_from(request_timeout.mul_f64(0.9).as_millis()).unwrap_or(i32::MAX),
-        topic_data: topics,
-    };
-    let sent = match timeout_at(
-        deadline,
-        send(
-            &cluster,
-            broker,
-            answer.connection.take(),
-            &request,
-            deadline,
-        ),
-    )
-    .await
-    {
-        Ok(sent) => sent,
-        Err(_) => Err(ClientError::Deadline {
-            operation: ProduceRequest::NAME,
-            after: delivery_timeout,
-            last: None,
-        }),
-    };
-    match sent {
-        Ok((connection, mut response)) => {
-            answer.connection = Some(connection);
-            answer.throttle =
-                Duration::from_millis(u64::try_from(response.throttle_time_ms).unwrap_or(0));
-            for (topic_id, batch) in batches {
-                let attempt = take_answer(&mut response, topic_id, &batch)
-                    .map_or_else(no_answer, Attempt::of_answer);
-                answer.attempts.push((batch, attempt));
-            }
-        }
-        Err(error) => {
-            let failed = batches
-                .into_iter()
-                .map(|(_, batch)| (batch, Attempt::Retry(error.clone())));
-            answer.attempts.extend(failed);
-        }
-    }
-    answer
+    (topics, batches, attempts)
+}
+
+/// The leader's time for its replicas: less than our own, so that its answer comes before we give
+/// up.
+fn leader_timeout_ms(cluster: &Cluster) -> i32 {
+    let timeout = cluster.config().request_timeout.mul_f64(0.9);
+    i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX)
 }
 
 async fn send(
@@ -211,7 +214,7 @@ async fn send(
 /// The part of the answer that is about a batch: by topic id from version 13 on, else by name.
 fn take_answer(
     response: &mut ProduceResponse,
-    topic_id: sharegroup_wire::TopicId,
+    topic_id: TopicId,
     batch: &Batch,
 ) -> Option<PartitionProduceResponse> {
     let partition = batch.partition();

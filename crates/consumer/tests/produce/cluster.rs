@@ -329,70 +329,78 @@ impl State {
         if partition.leader != broker {
             return (ErrorCode::NotLeaderOrFollower, -1);
         }
-        let batches: Vec<_> = RecordBatches::new(records.clone())
-            .collect::<Result<_, _>>()
-            .unwrap();
-        assert_eq!(batches.len(), 1, "exactly one batch per partition");
-        let batch = &batches[0];
-        let (id, epoch, first) = (
-            batch.producer_id(),
-            batch.producer_epoch(),
-            batch.base_sequence(),
-        );
-        let limits = DecompressLimits::default();
-        let records = batch.records(&limits).unwrap();
-        let mut sequence = first;
-        let mut new = Vec::new();
-        for record in records {
-            let record = record.unwrap();
-            new.push(Logged {
-                key: record.key.map(Bytes::copy_from_slice),
-                value: Bytes::copy_from_slice(record.value.unwrap_or_default()),
-                producer_id: id,
-                epoch,
-                sequence,
-            });
-            sequence = sequence.checked_add(1).unwrap_or(0);
-        }
-        let last = new.last().unwrap().sequence;
-        if let Some(known) = partition.producers.get(&id) {
-            if epoch < known.epoch {
-                return (ErrorCode::InvalidProducerEpoch, -1);
-            }
-            if epoch > known.epoch {
-                if first != 0 {
-                    return (ErrorCode::OutOfOrderSequenceNumber, -1);
-                }
-            } else {
-                if let Some((_, _, offset)) =
-                    known.batches.iter().find(|b| (b.0, b.1) == (first, last))
-                {
-                    return (ErrorCode::None, *offset);
-                }
-                let expected = known
-                    .batches
-                    .back()
-                    .map(|b| b.1.checked_add(1).unwrap_or(0));
-                if expected.is_some_and(|expected| expected != first) {
-                    return (ErrorCode::OutOfOrderSequenceNumber, -1);
-                }
-            }
-        }
-        let entry = partition.producers.entry(id).or_default();
-        if entry.epoch != epoch {
-            *entry = ProducerEntry {
-                epoch,
-                ..ProducerEntry::default()
-            };
+        let new = read_batch(records);
+        let (first, last) = (new[0].clone(), new.last().unwrap().sequence);
+        let entry = partition.producers.entry(first.producer_id).or_default();
+        match entry.check(first.epoch, first.sequence, last) {
+            Ok(None) => {}
+            Ok(Some(offset)) => return (ErrorCode::None, offset),
+            Err(code) => return (code, -1),
         }
         let offset = partition.log.len() as i64;
-        entry.batches.push_back((first, last, offset));
+        entry.batches.push_back((first.sequence, last, offset));
         if entry.batches.len() > 5 {
             entry.batches.pop_front();
         }
         partition.log.extend(new);
         (ErrorCode::None, offset)
     }
+}
+
+impl ProducerEntry {
+    /// Whether a batch may be appended; `Some` = it is in the log already, at this offset.
+    fn check(&mut self, epoch: i16, first: i32, last: i32) -> Result<Option<i64>, ErrorCode> {
+        if epoch < self.epoch {
+            return Err(ErrorCode::InvalidProducerEpoch);
+        }
+        if epoch > self.epoch {
+            if !self.batches.is_empty() && first != 0 {
+                return Err(ErrorCode::OutOfOrderSequenceNumber);
+            }
+            *self = Self {
+                epoch,
+                ..Self::default()
+            };
+        }
+        if let Some((_, _, offset)) = self
+            .batches
+            .iter()
+            .find(|batch| (batch.0, batch.1) == (first, last))
+        {
+            return Ok(Some(*offset));
+        }
+        let expected = self
+            .batches
+            .back()
+            .map(|batch| batch.1.checked_add(1).unwrap_or(0));
+        match expected {
+            Some(expected) if expected != first => Err(ErrorCode::OutOfOrderSequenceNumber),
+            _ => Ok(None),
+        }
+    }
+}
+
+fn read_batch(records: &Bytes) -> Vec<Logged> {
+    let batches: Vec<_> = RecordBatches::new(records.clone())
+        .collect::<Result<_, _>>()
+        .unwrap();
+    assert_eq!(batches.len(), 1, "exactly one batch per partition");
+    let batch = &batches[0];
+    let limits = DecompressLimits::default();
+    let mut sequence = batch.base_sequence();
+    let mut logged = Vec::new();
+    for record in batch.records(&limits).unwrap() {
+        let record = record.unwrap();
+        logged.push(Logged {
+            key: record.key.map(Bytes::copy_from_slice),
+            value: Bytes::copy_from_slice(record.value.unwrap_or_default()),
+            producer_id: batch.producer_id(),
+            epoch: batch.producer_epoch(),
+            sequence,
+        });
+        sequence = sequence.checked_add(1).unwrap_or(0);
+    }
+    logged
 }
 
 fn answer_all(

@@ -12,12 +12,9 @@ use tokio::time::{Instant, sleep_until};
 use crate::error::DecodeError;
 use crate::frame::response_correlation_id;
 use crate::id::CorrelationId;
+use crate::limits::FRAME_BYTES_TRUSTED;
 use crate::net::connector::BoxStream;
 use crate::net::error::CloseReason;
-
-/// A frame of up to this size is allocated at once; a larger one grows with what has arrived, so
-/// that a peer's word alone never costs more than this many bytes.
-const FRAME_BYTES_TRUSTED: usize = 1024 * 1024;
 
 /// What the task and the handles of one connection share.
 #[derive(Debug)]
