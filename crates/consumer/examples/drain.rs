@@ -14,13 +14,22 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let wanted: u64 = records.parse()?;
     let max_poll = rest.first().map_or(Ok(500), |text| text.parse())?;
-    let admin = sharegroup_consumer::admin::Admin::new(sharegroup_consumer::ClientConfig::new(servers)?);
-    admin.set_group_config(group, "share.auto.offset.reset", "earliest").await?;
-    let mut consumer =
-        ShareConsumer::builder(servers).group_id(group).topics([topic.as_str()]).max_poll_records(max_poll).build().await?;
+    let admin =
+        sharegroup_consumer::admin::Admin::new(sharegroup_consumer::ClientConfig::new(servers)?);
+    admin
+        .set_group_config(group, "share.auto.offset.reset", "earliest")
+        .await?;
+    let mut consumer = ShareConsumer::builder(servers)
+        .group_id(group)
+        .topics([topic.as_str()])
+        .max_poll_records(max_poll)
+        .build()
+        .await?;
     let (mut seen, mut bytes, mut started) = (0_u64, 0_u64, None);
     while seen < wanted {
-        let Some(batch) = consumer.poll().await? else { break };
+        let Some(batch) = consumer.poll().await? else {
+            break;
+        };
         started.get_or_insert_with(Instant::now);
         for record in batch.records() {
             seen += 1;
@@ -30,7 +39,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let elapsed = started.map_or(Duration::ZERO, |started| started.elapsed());
     let report = consumer.close(Duration::from_secs(5)).await?;
-    println!("{seen} records, {bytes} bytes in {elapsed:?}: {:.0} records/s", seen as f64 / elapsed.as_secs_f64());
-    println!("all confirmed: {}; {:?}", report.is_ok(), consumer.metrics());
+    println!(
+        "{seen} records, {bytes} bytes in {elapsed:?}: {:.0} records/s",
+        seen as f64 / elapsed.as_secs_f64()
+    );
+    println!(
+        "all confirmed: {}; {:?}",
+        report.is_ok(),
+        consumer.metrics()
+    );
     Ok(())
 }

@@ -331,7 +331,7 @@ impl ShareConsumerBuilder {
             .map(ToString::to_string)
             .collect::<Vec<_>>()
             .join(",");
-        session.member_id = member_id(&Jitter::seeded(client.seed));
+        session.member_id = member_id();
         session.request_timeout = client.request_timeout;
         session.retry_backoff_max = client.retry_backoff_max;
         let group_id = session.group_id.clone();
@@ -403,8 +403,22 @@ async fn joined(
     Ok(consumer)
 }
 
-/// A new member id: 22 characters of base64, as Kafka's own client makes them.
-fn member_id(random: &Jitter) -> String {
+/// A new member id: 22 characters of base64, as Kafka's own client makes them. Random whatever the
+/// configuration's seed: two consumers of one configuration are two members.
+fn member_id() -> String {
+    let random = Jitter::seeded(Jitter::random_seed());
     let bytes = (u128::from(random.next()) << 64 | u128::from(random.next())).to_be_bytes();
     base64_22(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_consumer_is_a_member_of_its_own() {
+        let ids: std::collections::BTreeSet<_> = (0..1000).map(|_| member_id()).collect();
+        assert_eq!(ids.len(), 1000);
+        assert!(ids.iter().all(|id| id.len() == 22));
+    }
 }
