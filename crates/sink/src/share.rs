@@ -49,6 +49,8 @@ impl Cluster for KafkaCluster {
         let settings = &connector.consumer;
         let mut client = settings.client.clone();
         client.client_id = client.client_id.map(|id| format!("{id}-{task_index}"));
+        // The member id comes from the seed: two tasks with one seed would be one member.
+        client.seed ^= u64::from(task_index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut builder = ShareConsumer::builder_with(client)
             .group_id(&settings.group_id)
             .topics(connector.topics.iter().map(String::as_str))
@@ -231,9 +233,7 @@ impl ShareObserver for EventLog {
                 why = %loss.why,
                 "Records lost their lock while they were held; they will be delivered again."
             ),
-            ShareEvent::Warning(warning) => {
-                tracing::warn!(task, %warning, "Trouble that is retried.")
-            }
+            // Warnings are logged by the consumer itself.
             _ => {}
         }
     }
