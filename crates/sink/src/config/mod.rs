@@ -1,6 +1,6 @@
 //! Configuration: a worker file and connector files, as `connect-standalone` takes them.
 //!
-//! Keys are Kafka Connect's ([`keys`]); each file is Java properties or JSON. Everything that is
+//! Keys are Kafka Connect's; each file is Java properties or JSON. Everything that is
 //! wrong is found at once, each problem with its file, key, value (never a secret) and what to do.
 //! A key that is nearly a known one is an error that names the right one; a foreign key is a
 //! warning, or an error in strict mode.
