@@ -135,11 +135,9 @@ fn plan_fetch(situation: &Situation) -> Option<Plan> {
 fn next(situation: &Situation) -> Option<Instant> {
     let fetch = wants_fetch(situation).then(|| fetch_at(situation));
     let changed = (situation.open && situation.changed).then_some(situation.backoff_until);
-    let sends = situation
-        .open
-        .then_some([situation.renew_due, situation.pending_due])
-        .unwrap_or_default();
-    [fetch, changed].into_iter().chain(sends).flatten().min()
+    let renew = situation.renew_due.filter(|_| situation.open);
+    let send = situation.pending_due.filter(|_| situation.open);
+    [fetch, changed, renew, send].into_iter().flatten().min()
 }
 
 #[cfg(test)]

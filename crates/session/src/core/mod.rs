@@ -557,6 +557,9 @@ impl SessionCore {
 
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
+        if self.phase == Phase::Closed {
+            return;
+        }
         if self.book.pass_time(now) {
             self.flush(now);
         }

@@ -106,7 +106,7 @@ impl SessionCore {
             });
             renewed
                 .entry(acquisition.partition)
-                .or_insert_with(Vec::new)
+                .or_default()
                 .extend(ranges);
         }
         for ranges in renewed.values_mut() {
