@@ -51,6 +51,8 @@ impl Command {
     pub(crate) const fn log_level(&self) -> &'static str {
         match self {
             Self::Run(_) => "info",
+            // A Kafka that has just started refuses much at first.
+            Self::Quickstart(_) => "error",
             _ => "warn",
         }
     }

@@ -64,7 +64,7 @@ impl ClientArgs {
             errors: Vec::new(),
             warnings: Vec::new(),
         };
-        let mut settings = self.from_file(&mut problems);
+        let mut settings = self.file_settings(&mut problems);
         settings.extend(self.command_property.iter().cloned());
         settings.remove("bootstrap.servers");
         let client = ClientConfig::new(&self.bootstrap_server);
@@ -99,7 +99,7 @@ impl ClientArgs {
         Ok(ClientSettings { client, own: mine })
     }
 
-    fn from_file(&self, problems: &mut Problems) -> BTreeMap<String, String> {
+    fn file_settings(&self, problems: &mut Problems) -> BTreeMap<String, String> {
         let Some(file) = &self.command_config else {
             return BTreeMap::new();
         };

@@ -45,7 +45,7 @@ pub(crate) fn show(duration: Duration) -> String {
             let text = format!("{:.1}", duration.as_secs_f64());
             format!("{} s", text.strip_suffix(".0").unwrap_or(&text))
         }
-        60..3_600 if seconds % 60 == 0 => format!("{} min", seconds / 60),
+        60..3_600 if seconds.is_multiple_of(60) => format!("{} min", seconds / 60),
         60..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),
         _ => format!("{} h {} min", seconds / 3_600, seconds / 60 % 60),
     }

@@ -72,9 +72,4 @@ impl Signals {
             }
         }
     }
-
-    /// Whether the first signal came.
-    pub(crate) fn came(&self) -> bool {
-        self.first.borrow().is_some()
-    }
 }

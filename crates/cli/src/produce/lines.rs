@@ -233,10 +233,9 @@ mod tests {
         (format, problems)
     }
 
-    fn lines(
-        format: &LineFormat,
-        text: &str,
-    ) -> Result<Vec<(Option<String>, Option<String>)>, String> {
+    type Pair = (Option<String>, Option<String>);
+
+    fn lines(format: &LineFormat, text: &str) -> Result<Vec<Pair>, String> {
         let (mut all, mut number) = (Vec::new(), 0);
         let mut input = BufReader::with_capacity(4, text.as_bytes());
         let text =

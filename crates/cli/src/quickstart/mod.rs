@@ -1,8 +1,417 @@
-//! `quickstart`: see it work.
-use crate::{exit::Exit, screen::Screen, signals::Signals};
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Example")]
-pub(crate) struct QuickstartArgs {}
-pub(crate) async fn run(_: QuickstartArgs, _: &'static Screen, _: Signals) -> anyhow::Result<Exit> {
-    Ok(Exit::Done)
+//! `quickstart`: a real Kafka, orders, a share group, files, and a count that matches.
+
+mod orders;
+mod steps;
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use sharegroup_consumer::admin::Admin;
+use sharegroup_consumer::client::ClientConfig;
+use sharegroup_consumer::producer::{ProducerConfig, ProducerRecord};
+use sharegroup_launcher::{DEFAULT_VERSION, Kafka, LaunchError, Tools};
+use sharegroup_sink::config::{Properties, load_properties};
+use tokio::time::Instant;
+
+use crate::duration;
+use crate::exit::Exit;
+use crate::number::{count, per_second, plural};
+use crate::produce::Sender;
+use crate::run::{self, Ended, Ending, IdleOptions, Job, drive};
+use crate::screen::Screen;
+use crate::signals::{Sign, Signals};
+
+use orders::{Orders, Tally};
+use steps::Steps;
+
+/// See it work: a real Kafka in a temporary folder, seeded orders, two tasks that write files, and the count
+///
+/// Needs Java 17 or newer, and Maven for Kafka's jars, which are fetched once and kept in ~/.cache/sharegroup.
+/// Kafka listens on 127.0.0.1 only and is gone afterwards; the files stay.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct QuickstartArgs {
+    /// The folder for the files; a new temporary one when not given
+    #[arg(long, value_name = "FOLDER")]
+    dir: Option<PathBuf>,
+    /// How many orders
+    #[arg(long, default_value_t = 200_000, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    records: u64,
+    /// The orders' seed: the same one gives the same orders
+    #[arg(long, default_value_t = 42)]
+    seed: u64,
+    /// Partitions of the topic
+    #[arg(long, default_value_t = 4, value_name = "COUNT", value_parser = clap::value_parser!(i32).range(1..=100))]
+    partitions: i32,
+    /// Tasks, each a member of the share group
+    #[arg(long, default_value_t = 2, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
+    tasks: u32,
+    /// Kafka's version: 4.1.2, 4.2.1, 4.3.1 or 4.4.0, for example
+    #[arg(long, default_value = DEFAULT_VERSION, value_name = "VERSION")]
+    kafka_version: String,
+    /// Keep Kafka running until Ctrl-C, to try other commands on it
+    #[arg(long)]
+    keep_running: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  sharegroup quickstart
+  sharegroup quickstart --dir ./orders --records 1000000 --tasks 4
+  sharegroup quickstart --keep-running     then, elsewhere: sharegroup consume --topic orders --bootstrap-server ...";
+
+const TOPIC: &str = "orders";
+const CONNECTOR: &str = "quickstart";
+/// The broker's default of 5 s would be most of the time that this takes.
+const HEARTBEAT_MS: &str = "1000";
+const QUIET: Duration = Duration::from_secs(1);
+/// Nothing moves for so long: something is wrong.
+const STUCK_AFTER: Duration = Duration::from_secs(60);
+
+/// Runs the command.
+pub(crate) async fn run(
+    args: QuickstartArgs,
+    screen: &'static Screen,
+    signals: Signals,
+) -> anyhow::Result<Exit> {
+    let start = Instant::now();
+    screen.line(&screen.bold(&format!(
+        "{} through a share group of a real Kafka into files",
+        plural(args.records, "order")
+    )));
+    let mut steps = Steps::new(screen);
+    let kafka = match start_kafka(&args.kafka_version, &mut steps, screen, &signals).await? {
+        ControlFlow::Continue(kafka) => kafka,
+        ControlFlow::Break(sign) => return Ok(Exit::CutOff(sign)),
+    };
+    let folder = Folder::open(args.dir.as_deref())?;
+    let mut show = Show {
+        orders: Orders {
+            seed: args.seed,
+            count: args.records,
+        },
+        servers: kafka.bootstrap_servers(),
+        folder,
+        args,
+        steps,
+        screen,
+    };
+    let outcome = tokio::select! {
+        outcome = show.produce() => outcome.map(|()| None),
+        sign = signals.first() => Ok(Some(sign)),
+    };
+    let exit = match outcome {
+        Ok(None) => show.drain_and_count(start, &signals).await,
+        Ok(Some(sign)) => Ok(Exit::CutOff(sign)),
+        Err(error) => Err(error),
+    };
+    if matches!(exit, Ok(Exit::Done)) && show.args.keep_running {
+        show.keep_running(&signals).await;
+    }
+    let is_wanted = matches!(exit, Ok(Exit::Done | Exit::Failed));
+    show.folder.close(is_wanted);
+    // Kills the broker and removes its folder.
+    drop(tokio::task::spawn_blocking(move || drop(kafka)).await);
+    exit
+}
+
+async fn start_kafka(
+    version: &str,
+    steps: &mut Steps,
+    screen: &Screen,
+    signals: &Signals,
+) -> anyhow::Result<ControlFlow<Sign, Kafka>> {
+    let start = Instant::now();
+    let has_jars = Arc::new(AtomicBool::new(false));
+    let task = tokio::task::spawn_blocking({
+        let (version, has_jars) = (version.to_owned(), Arc::clone(&has_jars));
+        move || {
+            Tools::fetch(&version)?;
+            has_jars.store(true, Ordering::Relaxed);
+            Kafka::builder()
+                .version(version)
+                .set("group.share.heartbeat.interval.ms", HEARTBEAT_MS)
+                .start()
+        }
+    });
+    let doing = || {
+        if has_jars.load(Ordering::Relaxed) {
+            format!("starting Kafka {version}")
+        } else {
+            format!("fetching the jars of Kafka {version} through Maven, once")
+        }
+    };
+    tokio::pin!(task);
+    let started = tokio::select! {
+        started = steps.wait(doing, &mut task) => started,
+        sign = signals.first() => {
+            screen.line(&format!("{}: stopping Kafka.", sign.name()));
+            // A start can't be cut off; what it gives is dropped, and so ended.
+            drop(task.await);
+            return Ok(ControlFlow::Break(sign));
+        }
+    };
+    let kafka = started.context("starting Kafka")?.map_err(advise)?;
+    let what = format!("Kafka {version} runs on {}", kafka.bootstrap_servers());
+    steps.done(&what, start.elapsed());
+    Ok(ControlFlow::Continue(kafka))
+}
+
+fn advise(error: LaunchError) -> anyhow::Error {
+    let is_missing = error.is_missing_requirement();
+    let error = anyhow::Error::new(error);
+    if is_missing {
+        error.context(
+            "this command starts a real Kafka and so needs Java 17 or newer and Maven \
+             (Debian, Ubuntu: apt install default-jre-headless maven; macOS: brew install openjdk maven); \
+             `sharegroup run`, `consume` and `produce` need neither",
+        )
+    } else {
+        error
+    }
+}
+
+/// Where the files go.
+struct Folder {
+    path: PathBuf,
+    is_temporary: bool,
+}
+
+impl Folder {
+    fn open(given: Option<&Path>) -> anyhow::Result<Self> {
+        let path = match given {
+            Some(given) => given.to_path_buf(),
+            None => {
+                std::env::temp_dir().join(format!("sharegroup-quickstart-{}", std::process::id()))
+            }
+        };
+        std::fs::create_dir_all(&path).with_context(|| format!("creating {}", path.display()))?;
+        let path = std::fs::canonicalize(&path).unwrap_or(path);
+        Ok(Self {
+            path,
+            is_temporary: given.is_none(),
+        })
+    }
+
+    fn file(&self, task: impl std::fmt::Display) -> PathBuf {
+        self.path.join(format!("{TOPIC}-{task}.jsonl"))
+    }
+
+    /// Removes a temporary folder that nobody wants to see.
+    fn close(&self, is_wanted: bool) {
+        if self.is_temporary
+            && !is_wanted
+            && let Err(error) = std::fs::remove_dir_all(&self.path)
+        {
+            tracing::warn!(%error, folder = %self.path.display(), "Could not remove a folder.");
+        }
+    }
+}
+
+/// Everything after Kafka's start.
+struct Show {
+    args: QuickstartArgs,
+    orders: Orders,
+    servers: String,
+    folder: Folder,
+    steps: Steps,
+    screen: &'static Screen,
+}
+
+impl Show {
+    fn client(&self) -> anyhow::Result<ClientConfig> {
+        Ok(ClientConfig::new(&self.servers)?)
+    }
+
+    /// Creates the topic and fills it.
+    async fn produce(&mut self) -> anyhow::Result<()> {
+        for task in 0..self.args.tasks {
+            let file = self.folder.file(task);
+            if file.exists() {
+                bail!(
+                    "{} exists already; choose another --dir, or remove it",
+                    file.display()
+                );
+            }
+        }
+        let start = Instant::now();
+        let admin = Admin::new(self.client()?);
+        let create = admin.create_topic(TOPIC, self.args.partitions, 1, &[]);
+        self.steps
+            .wait(|| format!("creating topic {TOPIC}"), create)
+            .await?;
+        let what = format!(
+            "topic {TOPIC} has {}",
+            plural(self.args.partitions.unsigned_abs().into(), "partition")
+        );
+        self.steps.done(&what, start.elapsed());
+
+        let start = Instant::now();
+        let confirmed = AtomicU64::new(0);
+        let doing = || {
+            format!(
+                "producing orders: {}",
+                count(confirmed.load(Ordering::Relaxed))
+            )
+        };
+        self.steps.wait(doing, self.send_orders(&confirmed)).await?;
+        let time = start.elapsed();
+        let what = format!(
+            "{} produced and confirmed, seed {}, {} records/s",
+            plural(self.orders.count, "order"),
+            self.orders.seed,
+            count(per_second(self.orders.count, time))
+        );
+        self.steps.done(&what, time);
+        Ok(())
+    }
+
+    async fn send_orders(&self, confirmed: &AtomicU64) -> anyhow::Result<()> {
+        let mut config = ProducerConfig::new(self.client()?);
+        config.batch_bytes_max = 64 * 1024;
+        let mut sender = Sender::new(config);
+        for number in 0..self.orders.count {
+            let (key, value) = self.orders.order(number);
+            sender
+                .send(ProducerRecord::new(TOPIC).key(key).value(value))
+                .await?;
+            confirmed.store(sender.confirmed(), Ordering::Relaxed);
+        }
+        sender.finish(Duration::from_secs(60)).await?;
+        Ok(())
+    }
+
+    /// Runs the sink until it is idle, then counts.
+    async fn drain_and_count(&mut self, start: Instant, signals: &Signals) -> anyhow::Result<Exit> {
+        let ended = drive(self.job()?, self.screen, signals).await;
+        if let Ending::Stopped(sign) = ended.ending {
+            return Ok(Exit::CutOff(sign));
+        }
+        let what = format!(
+            "{} written by {} of the sink `file`, {} records/s",
+            plural(ended.status.totals().written, "order"),
+            plural(self.args.tasks.into(), "task"),
+            count(ended.records_per_second())
+        );
+        self.steps.done(&what, ended.time);
+        if ended.exit() != Exit::Done {
+            run::show(&ended, self.screen);
+            return Ok(ended.exit());
+        }
+        let counted_at = Instant::now();
+        let tally = self.tally().await?;
+        let lag = self.lag().await?;
+        self.steps.done(
+            "files compared with what was produced, byte by byte",
+            counted_at.elapsed(),
+        );
+        self.summary(&ended, tally, lag, start.elapsed())
+    }
+
+    /// What `sharegroup run` would read from two files.
+    fn job(&self) -> anyhow::Result<Job> {
+        let mut worker = Properties::new("quickstart-worker.properties");
+        worker.set("bootstrap.servers", self.servers.as_str());
+        let mut connector = Properties::new("quickstart-sink.properties");
+        connector.set("name", CONNECTOR);
+        connector.set("connector.class", "file");
+        connector.set("topics", TOPIC);
+        connector.set("tasks.max", self.args.tasks.to_string());
+        connector.set("file", self.folder.file("${task}").to_string_lossy());
+        connector.set("consumer.override.group.protocol", "share");
+        let registry = sharegroup_connectors::registry();
+        let loaded = load_properties(worker, vec![connector], true, &registry)
+            .map_err(|problems| run::split(&problems))?;
+        Ok(Job {
+            loaded,
+            idle: Some(IdleOptions {
+                quiet: QUIET,
+                max: STUCK_AFTER,
+            }),
+            startup_timeout: Duration::from_secs(60),
+        })
+    }
+
+    async fn tally(&self) -> anyhow::Result<Tally> {
+        let orders = self.orders;
+        let files: Vec<_> = (0..self.args.tasks)
+            .map(|task| self.folder.file(task))
+            .filter(|file| file.exists())
+            .collect();
+        let count =
+            tokio::task::spawn_blocking(move || orders.tally(files.iter().map(PathBuf::as_path)));
+        let tally = self.steps.wait(|| "comparing the files".to_owned(), count);
+        tally.await?.context("reading the files")
+    }
+
+    /// The group's lag on the whole topic; `None` = the broker doesn't know it (4.1).
+    async fn lag(&self) -> anyhow::Result<Option<i64>> {
+        let admin = Admin::new(self.client()?);
+        let partitions: Vec<_> = (0..self.args.partitions).collect();
+        let topic = [(TOPIC, partitions.as_slice())];
+        let offsets = admin
+            .share_group_offsets(&format!("connect-{CONNECTOR}"), Some(&topic))
+            .await?;
+        Ok(offsets.iter().map(|offset| offset.lag).sum())
+    }
+
+    fn summary(
+        &self,
+        ended: &Ended,
+        tally: Tally,
+        lag: Option<i64>,
+        time: Duration,
+    ) -> anyhow::Result<Exit> {
+        let produced = self.orders.count;
+        let matches = tally.distinct == produced
+            && tally.lines == produced
+            && ended.status.totals().written == produced
+            && lag.is_none_or(|lag| lag == 0);
+        let files = plural(tally.files, "file");
+        let megabytes = tally.bytes / 1_000_000;
+        let rows = [
+            ("produced", count(produced), String::new()),
+            (
+                "written",
+                count(tally.lines),
+                format!("in {files}, {megabytes} MB"),
+            ),
+            ("distinct", count(tally.distinct), String::new()),
+            ("duplicates", count(tally.duplicates), String::new()),
+            (
+                "lag of the group",
+                lag.map_or_else(|| "unknown".to_owned(), |lag| count(lag.unsigned_abs())),
+                String::new(),
+            ),
+        ];
+        self.screen.line("");
+        for (name, number, more) in rows {
+            let line = format!("    {name:<18} {number:>11}  {more}");
+            self.screen.line(line.trim_end());
+        }
+        self.screen.line("");
+        self.screen
+            .line(&format!("    files in {}", self.folder.path.display()));
+        self.screen.line("");
+        if !matches {
+            bail!("the counts do not match; please report this with the seed and the versions");
+        }
+        let sentence = format!("All counts match, after {}.", duration::show(time));
+        self.screen.line(&self.screen.green(&sentence));
+        Ok(Exit::Done)
+    }
+
+    async fn keep_running(&self, signals: &Signals) {
+        self.screen.line(&format!(
+            "Kafka runs on until Ctrl-C. Elsewhere try:\n  \
+             sharegroup consume --bootstrap-server {} --topic {TOPIC} --from-beginning --max-messages 3",
+            self.servers
+        ));
+        signals.first().await;
+    }
 }

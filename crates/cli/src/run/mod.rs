@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use crate::duration;
 use crate::exit::{Exit, Problems};
+use crate::number::per_second;
 use crate::screen::Screen;
 use crate::signals::{Sign, Signals};
 
@@ -23,6 +24,7 @@ use lag::ClusterLags;
 use watch::{Snapshot, Watched, watch};
 
 use idle::Waiting;
+pub(crate) use summary::show;
 pub(crate) use watch::IdleOptions;
 
 /// Run sinks: a worker file and a file for each connector, as connect-standalone takes them
@@ -95,7 +97,7 @@ pub(crate) async fn run(
         startup_timeout: args.startup_timeout,
     };
     let ended = drive(job, screen, &signals).await;
-    summary::show(&ended, screen);
+    show(&ended, screen);
     Ok(ended.exit())
 }
 
@@ -141,11 +143,18 @@ pub(crate) struct Ended {
     pub(crate) status: WorkerStatus,
     /// From the start to the end of work, stopping left out.
     pub(crate) time: Duration,
+    /// From the start until the last record was settled: what waiting to be idle adds is left out.
+    pub(crate) busy: Duration,
     /// Tasks that did not stop in time.
     pub(crate) late: Vec<String>,
 }
 
 impl Ended {
+    /// Records written per second of the time until the last was settled; joining the group is in it.
+    pub(crate) fn records_per_second(&self) -> u64 {
+        per_second(self.status.totals().written, self.busy)
+    }
+
     /// The command's exit code.
     pub(crate) fn exit(&self) -> Exit {
         let failed = self.status.count(TaskState::Failed) > 0 || !self.late.is_empty();
@@ -169,7 +178,7 @@ pub(crate) async fn drive(job: Job, screen: &Screen, signals: &Signals) -> Ended
         let Some(options) = job.idle else {
             return std::future::pending().await;
         };
-        watch(|| Snapshot::new(&worker.status()), &lags, options).await
+        Box::pin(watch(|| Snapshot::new(&worker.status()), &lags, options)).await
     };
     let work = async {
         tokio::select! {
@@ -182,11 +191,11 @@ pub(crate) async fn drive(job: Job, screen: &Screen, signals: &Signals) -> Ended
             },
         }
     };
-    let show = progress::show(&worker, screen);
-    tokio::pin!(show);
+    let progress = progress::show(&worker, screen);
+    tokio::pin!(progress);
     let ending = tokio::select! {
         ending = work => ending,
-        never = &mut show => match never {},
+        never = &mut progress => match never {},
     };
     let time = start.elapsed();
     if let Ending::Stopped(sign) = ending {
@@ -198,12 +207,15 @@ pub(crate) async fn drive(job: Job, screen: &Screen, signals: &Signals) -> Ended
     }
     let report = tokio::select! {
         report = worker.stop(stop_within) => report,
-        never = &mut show => match never {},
+        never = &mut progress => match never {},
     };
     screen.clear();
+    let status = worker.status();
+    let settled_at = status.last_settled_at();
     Ended {
         ending,
-        status: worker.status(),
+        busy: settled_at.map_or(time, |at| at.duration_since(start)),
+        status,
         time,
         late: report.late,
     }

@@ -4,11 +4,11 @@ use sharegroup_sink::worker::{TaskState, WorkerStatus};
 
 use super::{Ended, Ending};
 use crate::duration;
-use crate::number::{count, per_second, plural};
+use crate::number::{count, plural};
 use crate::screen::Screen;
 
 /// Says why it ended, what was done, and which tasks failed: on a terminal for people, else in the log.
-pub(super) fn show(ended: &Ended, screen: &Screen) {
+pub(crate) fn show(ended: &Ended, screen: &Screen) {
     for (connector, task) in ended.status.failed() {
         let trace = task.trace.as_deref().unwrap_or("no reason known");
         screen.error(&format!(
@@ -29,7 +29,6 @@ pub(super) fn show(ended: &Ended, screen: &Screen) {
         }
     }
     let totals = ended.status.totals();
-    let records_per_second = per_second(totals.written, ended.time);
     if screen.is_terminal() {
         screen.line(&table(ended, screen));
         return;
@@ -44,7 +43,7 @@ pub(super) fn show(ended: &Ended, screen: &Screen) {
         tasks = ended.status.tasks().count(),
         tasks_failed = ended.status.count(TaskState::Failed),
         seconds = format!("{:.1}", ended.time.as_secs_f64()),
-        records_per_second,
+        records_per_second = ended.records_per_second(),
         "Ended."
     );
 }
@@ -79,11 +78,10 @@ fn table(ended: &Ended, screen: &Screen) -> String {
         0 => screen.green(&sentence),
         _ => screen.red(&sentence),
     };
-    let totals = ended.status.totals();
     let mut text = format!(
         "{head} after {} ({} records/s).\n",
         duration::show(ended.time),
-        count(per_second(totals.written, ended.time))
+        count(ended.records_per_second())
     );
     text.push_str(&counts(&ended.status));
     text.trim_end().to_owned()
@@ -135,6 +133,7 @@ mod tests {
             ending,
             status,
             time: Duration::from_secs(1),
+            busy: Duration::from_secs(1),
             late: late.iter().map(|task| (*task).to_owned()).collect(),
         }
     }

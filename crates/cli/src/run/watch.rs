@@ -75,11 +75,18 @@ pub(crate) async fn watch(
     };
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut last = Vec::new();
     loop {
         ticks.tick().await;
         let waiting = watch.look().await;
         if waiting.is_empty() {
             return Watched::Idle;
+        }
+        if waiting != last {
+            for (connector, waiting) in &waiting {
+                tracing::debug!(connector, "Not idle: {waiting}.");
+            }
+            last.clone_from(&waiting);
         }
         if watch.moved_at.elapsed() >= options.max {
             return Watched::Stuck(waiting);
