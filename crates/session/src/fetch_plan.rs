@@ -36,6 +36,8 @@ pub(crate) struct Situation {
     pub(crate) pending_rides: bool,
     /// When a lock is to be renewed.
     pub(crate) renew_due: Option<Instant>,
+    /// Nothing is sent before.
+    pub(crate) muted_until: Instant,
     /// No fetch before, after an error.
     pub(crate) backoff_until: Instant,
     /// No fetch before while something is held, after an empty one.
@@ -66,6 +68,9 @@ pub(crate) fn plan(situation: &Situation) -> Plan {
         now, open, pending, ..
     } = *situation;
     let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+    if now < situation.muted_until {
+        return Plan::Wait(Some(situation.muted_until));
+    }
     if situation.closing {
         return match (open, pending) {
             (false, _) => Plan::Drop,
@@ -162,6 +167,7 @@ mod tests {
             pending_due: None,
             pending_rides: true,
             renew_due: None,
+            muted_until: now,
             backoff_until: now,
             pace_until: now,
             wait_max: Duration::from_millis(500),

@@ -197,7 +197,9 @@ impl Member {
         {
             self.interval = Duration::from_millis(interval);
         }
-        self.next_at = Some(now + self.interval);
+        let throttled =
+            Duration::from_millis(u64::try_from(response.throttle_time_ms).unwrap_or(0));
+        self.next_at = Some(now + self.interval.max(throttled));
         Heartbeat::Stable {
             joined,
             assignment: response.assignment.clone(),

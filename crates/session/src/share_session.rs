@@ -86,6 +86,8 @@ pub(crate) struct ShareSession {
     /// When pending acknowledgements are to be sent, fetch or not.
     pub(crate) pending_due: Option<Instant>,
     pub(crate) backoff_until: Instant,
+    /// Nothing is sent before: the broker reads nothing from the connection (KIP-219).
+    pub(crate) muted_until: Instant,
     pub(crate) pace_until: Instant,
     pub(crate) pace: Duration,
     /// When the last fetch was sent: who waits longest goes first.
@@ -123,6 +125,7 @@ impl ShareSession {
             in_flight: None,
             pending_due: None,
             backoff_until: now,
+            muted_until: now,
             pace_until: now,
             pace: Duration::ZERO,
             fetched_at: now,
@@ -158,6 +161,8 @@ impl ShareSession {
         self.progress.clear();
         self.in_flight = None;
         self.pending_due = None;
+        // It was the connection that was muted.
+        self.muted_until = now;
         connection
     }
 

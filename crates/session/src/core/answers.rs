@@ -168,6 +168,8 @@ impl SessionCore {
             self.disconnects
                 .push_back(crate::event::Request::Disconnect { broker, connection });
         }
+        // Partitions may have come back while the close was on its way.
+        self.distribute(now);
         self.advance_close(now);
     }
 
@@ -177,7 +179,7 @@ impl SessionCore {
             return;
         };
         if let Some(session) = self.sessions.get_mut(&broker) {
-            session.backoff_until = session.backoff_until.max(now + time);
+            session.muted_until = session.muted_until.max(now + time);
         }
         self.warn(
             now,
@@ -410,8 +412,9 @@ impl SessionCore {
             }
         }
         match trouble {
-            Some(least) => session.back_off(now, least, most),
-            None => session.end_backoff(),
+            // One bad partition must not slow its neighbours.
+            Some(least) if !acquired => session.back_off(now, least, most),
+            _ => session.end_backoff(),
         }
         if acquired {
             session.pace = Duration::ZERO;

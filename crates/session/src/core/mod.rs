@@ -458,6 +458,9 @@ impl SessionCore {
 
     /// Gives every assigned partition to its leader's session.
     fn distribute(&mut self, now: Instant) {
+        if self.phase != Phase::Running {
+            return;
+        }
         for session in self.sessions.values_mut() {
             session.wanted.clear();
         }

@@ -157,6 +157,7 @@ impl SessionCore {
             pending_due: session.pending_due.filter(|_| pending > 0),
             pending_rides,
             renew_due: self.renew_due(broker, versions),
+            muted_until: session.muted_until,
             backoff_until: session.backoff_until,
             pace_until: session.pace_until,
             wait_max: self.config.fetch_wait_max.min(self.lock / 4),

@@ -10,7 +10,7 @@ use sharegroup_wire::message::metadata::{MetadataRequest, MetadataRequestTopic, 
 use sharegroup_wire::message::share_acknowledge::{
     ShareAcknowledgeRequest, ShareAcknowledgeResponse,
 };
-use sharegroup_wire::message::share_fetch::ShareFetchRequest;
+use sharegroup_wire::message::share_fetch::{ShareFetchRequest, ShareFetchResponse};
 use sharegroup_wire::message::share_group_heartbeat::{
     ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse,
 };
@@ -58,6 +58,8 @@ pub struct Network {
     pub cut: BTreeSet<LinkId>,
     /// Deliveries whose lock a test took away.
     pub forced: BTreeSet<Delivery>,
+    /// Changes the next answers to fetches on their way.
+    pub tamper: Option<fn(&mut ShareFetchResponse)>,
     /// Share requests sent, by kind.
     pub sent: BTreeMap<Api, usize>,
 }
@@ -73,6 +75,7 @@ impl Network {
             parked: BTreeMap::new(),
             cut: BTreeSet::new(),
             forced: BTreeSet::new(),
+            tamper: None,
             sent: BTreeMap::new(),
         }
     }
@@ -597,9 +600,12 @@ impl World {
         match answer {
             ShareAnswer::Fetch(fetched) => {
                 let Fetched {
-                    response,
+                    mut response,
                     deliveries,
                 } = *fetched;
+                if let Some(tamper) = self.network.tamper {
+                    tamper(&mut response);
+                }
                 for (place, offset, delivery) in &deliveries {
                     client
                         .wires

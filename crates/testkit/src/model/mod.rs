@@ -56,6 +56,8 @@ pub struct Settings {
     pub sessions_max: usize,
     /// `share.version`: off when false.
     pub share_groups_on: bool,
+    /// Whether NOT_LEADER_OR_FOLLOWER names the new leader; if not it reads 0/0.
+    pub leader_hints: bool,
 }
 
 impl Default for Settings {
@@ -68,6 +70,7 @@ impl Default for Settings {
             heartbeat_interval: Duration::from_secs(5),
             sessions_max: 2000,
             share_groups_on: true,
+            leader_hints: true,
         }
     }
 }
@@ -121,6 +124,8 @@ pub struct ModelCluster {
     pub refusals: BTreeMap<i16, VecDeque<ErrorCode>>,
     /// Errors that the next acknowledgements of any partition get instead of being looked at.
     pub acknowledge_errors: VecDeque<ErrorCode>,
+    /// Partitions whose fetches answer an error.
+    pub fetch_errors: BTreeMap<Place, ErrorCode>,
     topics: Vec<Topic>,
     brokers: BTreeMap<BrokerId, Broker>,
     coordinator: BrokerId,
@@ -150,6 +155,7 @@ impl ModelCluster {
             settings: Settings::default(),
             refusals: BTreeMap::new(),
             acknowledge_errors: VecDeque::new(),
+            fetch_errors: BTreeMap::new(),
             topics: Vec::new(),
             brokers: (1..=brokers.max(1)).map(broker).collect(),
             coordinator: BrokerId(1),

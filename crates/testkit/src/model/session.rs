@@ -438,6 +438,9 @@ impl ModelCluster {
     /// Whether a parked fetch has something to answer.
     pub(super) fn is_ready(&self, parked: &Parked) -> bool {
         parked.places.iter().any(|place| {
+            if self.fetch_errors.contains_key(place) {
+                return true;
+            }
             let partition = self.partition(*place);
             partition.is_none_or(|partition| {
                 partition.leader != parked.broker || partition.has_available(&self.settings)
@@ -503,12 +506,14 @@ impl ModelCluster {
             None => failed.error_code = ErrorCode::UnknownTopicId,
             Some(partition) if partition.leader != broker => {
                 failed.error_code = ErrorCode::NotLeaderOrFollower;
-                failed.current_leader = LeaderIdAndEpoch {
-                    leader_id: partition.leader,
-                    leader_epoch: partition.leader_epoch,
-                };
+                if self.settings.leader_hints {
+                    failed.current_leader = LeaderIdAndEpoch {
+                        leader_id: partition.leader,
+                        leader_epoch: partition.leader_epoch,
+                    };
+                }
             }
-            Some(_) => return None,
+            Some(_) => failed.error_code = *self.fetch_errors.get(&place)?,
         }
         Some(failed)
     }
