@@ -15,7 +15,9 @@ use crate::acquired::{
     Acknowledgement, Acquisition, AcquisitionId, Counts, Segment, State, TopicPartition, offsets,
 };
 use crate::event::{AckFailure, AckOutcome, AcquiredRange, CommitId, Event, LockLoss};
-use crate::limits::{DROP_DELAY_MAX, DROP_DELAY_MIN, LOCK_MARGIN};
+use crate::limits::{
+    ACKNOWLEDGE_BACKOFF_MAX, ACKNOWLEDGE_BACKOFF_MIN, DROP_DELAY_MAX, DROP_DELAY_MIN, LOCK_MARGIN,
+};
 
 /// An acknowledged range on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,11 +64,29 @@ impl Verdict {
     }
 }
 
+/// When a partition whose acknowledgements failed for a while is tried again.
+#[derive(Debug, Clone, Copy)]
+struct Retry {
+    at: Instant,
+    backoff: Duration,
+}
+
+/// What of the pending offsets must not or need not wait for its usual time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Again {
+    /// Offsets that wait for their next try; not to be sent now.
+    pub(crate) blocked: u64,
+    /// When something is to be sent that was sent before.
+    pub(crate) due: Option<Instant>,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct AckBook {
     acquisitions: BTreeMap<AcquisitionId, Acquisition>,
     last_id: u64,
+    /// The last suspect group; 0 = there is none.
     last_group: u32,
+    retries: BTreeMap<TopicPartition, Retry>,
     /// The commit that acknowledgements made now belong to.
     commit: u64,
     /// Offsets without an outcome, by commit.
@@ -243,11 +263,9 @@ impl AckBook {
     /// that is above suspicion, ascending.
     pub(crate) fn take_pending(&mut self, now: Instant, broker: BrokerId) -> SentByPartition {
         let mut groups: BTreeMap<TopicPartition, u32> = BTreeMap::new();
-        for acquisition in self
-            .acquisitions
-            .values()
-            .filter(|acquisition| acquisition.broker == broker)
-        {
+        for acquisition in self.acquisitions.values().filter(|acquisition| {
+            acquisition.broker == broker && !self.is_blocked(now, acquisition.partition)
+        }) {
             for segment in acquisition.segments() {
                 if let State::Pending { group, .. } = segment.state {
                     let chosen = groups.entry(acquisition.partition).or_insert(group);
@@ -296,29 +314,74 @@ impl AckBook {
         sent
     }
 
+    fn is_blocked(&self, now: Instant, partition: TopicPartition) -> bool {
+        self.retries
+            .get(&partition)
+            .is_some_and(|retry| now < retry.at)
+    }
+
+    /// What is pending for `broker` that was sent before and failed.
+    pub(crate) fn again(&self, now: Instant, broker: BrokerId) -> Again {
+        let mut again = Again::default();
+        if self.retries.is_empty() && self.last_group == 0 {
+            return again;
+        }
+        let pending = |acquisition: &&Acquisition| {
+            acquisition.broker == broker && acquisition.counts().pending > 0
+        };
+        for acquisition in self.acquisitions.values().filter(pending) {
+            let retry = self.retries.get(&acquisition.partition);
+            let due = match retry {
+                Some(retry) => Some(retry.at),
+                None => has_suspects(acquisition).then_some(now),
+            };
+            if self.is_blocked(now, acquisition.partition) {
+                again.blocked = again.blocked.saturating_add(acquisition.counts().pending);
+            }
+            again.due = again.due.into_iter().chain(due).min();
+        }
+        again
+    }
+
     /// Enters the broker's answer for one partition's acknowledgements.
-    pub(crate) fn resolve(&mut self, ranges: &[SentRange], verdict: Verdict) {
+    pub(crate) fn resolve(
+        &mut self,
+        now: Instant,
+        partition: TopicPartition,
+        ranges: &[SentRange],
+        verdict: Verdict,
+    ) {
+        let backoff = self.retries.remove(&partition).map(|retry| retry.backoff);
         match verdict {
             Verdict::Applied => self.finish(ranges, Ok(())),
             Verdict::Lost(why) => self.finish(ranges, Err(why)),
-            Verdict::Retry => self.send_again(ranges, 0),
-            Verdict::Stale => {
-                let total = ranges
-                    .iter()
-                    .map(|range| offsets(range.first, range.last))
-                    .sum::<u64>();
-                if total == 1 {
-                    return self.finish(
-                        ranges,
-                        Err(AckFailure::Broker(ErrorCode::InvalidRecordState)),
-                    );
-                }
-                let (left, right) = halves(ranges, total / 2);
-                for half in [left, right] {
-                    self.last_group += 1;
-                    self.send_again(&half, self.last_group);
-                }
+            Verdict::Retry => {
+                let backoff = backoff.map_or(ACKNOWLEDGE_BACKOFF_MIN, |last| {
+                    (last * 2).min(ACKNOWLEDGE_BACKOFF_MAX)
+                });
+                let at = now + backoff;
+                self.retries.insert(partition, Retry { at, backoff });
+                self.send_again(ranges, 0);
             }
+            Verdict::Stale => self.halve(ranges),
+        }
+        if self.last_group > 0 && !self.acquisitions.values().any(has_suspects) {
+            self.last_group = 0;
+        }
+    }
+
+    /// One of these is stale: each half is tried alone.
+    fn halve(&mut self, ranges: &[SentRange]) {
+        let sizes = ranges.iter().map(|range| offsets(range.first, range.last));
+        let total = sizes.sum::<u64>();
+        if total == 1 {
+            let stale = AckFailure::Broker(ErrorCode::InvalidRecordState);
+            return self.finish(ranges, Err(stale));
+        }
+        let (left, right) = halves(ranges, total / 2);
+        for half in [left, right] {
+            self.last_group += 1;
+            self.send_again(&half, self.last_group);
         }
     }
 
@@ -328,19 +391,28 @@ impl AckBook {
                 continue;
             };
             let partition = acquisition.partition;
-            let mut finished = 0;
-            acquisition.change(range.first, range.last, |segment| match segment.state {
-                State::Sent { .. } => {
-                    finished += segment.offsets();
-                    None
+            // A part may have been acquired again and reported meanwhile.
+            let mut finished: Vec<SentRange> = Vec::new();
+            acquisition.change(range.first, range.last, |segment| {
+                if !matches!(segment.state, State::Sent { .. }) {
+                    return Some(segment);
                 }
-                _ => Some(segment),
+                let Segment { first, last, .. } = segment;
+                match finished.last_mut() {
+                    Some(part) if part.last.checked_add(1) == Some(first) => part.last = last,
+                    _ => finished.push(SentRange {
+                        first,
+                        last,
+                        ..*range
+                    }),
+                }
+                None
             });
             if acquisition.is_empty() {
                 self.acquisitions.remove(&range.acquisition);
             }
-            if finished > 0 {
-                self.report(partition, *range, result);
+            for part in finished {
+                self.report(partition, part, result);
             }
         }
         self.finish_commits();
@@ -523,6 +595,11 @@ impl AckBook {
     }
 }
 
+fn has_suspects(acquisition: &Acquisition) -> bool {
+    let mut segments = acquisition.segments().iter();
+    segments.any(|segment| matches!(segment.state, State::Pending { group, .. } if group > 0))
+}
+
 fn drop_delay(delivery_count: i16) -> Duration {
     let doublings = u32::try_from(delivery_count.max(1) - 1)
         .unwrap_or(0)
@@ -557,4 +634,59 @@ fn halves(ranges: &[SentRange], mut count: u64) -> (Vec<SentRange>, Vec<SentRang
         }
     }
     (left, right)
+}
+
+#[cfg(test)]
+mod tests {
+    use sharegroup_wire::TopicId;
+
+    use super::*;
+
+    const PARTITION: TopicPartition = TopicPartition {
+        topic_id: TopicId::ZERO,
+        partition: 0,
+    };
+
+    fn grant(book: &mut AckBook, now: Instant, broker: i32, offsets: (i64, i64)) -> AcquisitionId {
+        let ranges = [AcquiredRange {
+            first_offset: offsets.0,
+            last_offset: offsets.1,
+            delivery_count: 1,
+        }];
+        let grant = Grant {
+            partition: PARTITION,
+            broker: BrokerId(broker),
+            ranges: &ranges,
+            bytes: 0,
+            deadline: now + Duration::from_secs(30),
+            renew_at: None,
+        };
+        book.acquire(now, &grant)
+    }
+
+    #[test]
+    fn part_of_a_sent_range_that_was_acquired_again_is_told_once() {
+        // The clock is only a label here.
+        #[allow(clippy::disallowed_methods)]
+        let now = Instant::now();
+        let mut book = AckBook::default();
+        let old = grant(&mut book, now, 1, (0, 9));
+        book.acknowledge(old, 0, 9, Acknowledgement::Accept);
+        let sent = book.take_pending(now, BrokerId(1));
+        // The leader moved; half comes again from the new one, and another acknowledgement waits.
+        let new = grant(&mut book, now, 2, (5, 9));
+        book.acknowledge(new, 5, 9, Acknowledgement::Accept);
+        let commit = book.commit();
+        book.resolve(now, PARTITION, &sent[&PARTITION], Verdict::Applied);
+        let mut told = Vec::new();
+        while let Some(event) = book.poll_event() {
+            match event {
+                Event::Acknowledged(outcome) => {
+                    told.push((outcome.first_offset, outcome.last_offset, outcome.result))
+                }
+                other => panic!("{commit:?} must not be told before its last outcome: {other:?}"),
+            }
+        }
+        assert_eq!(told, [(5, 9, Err(AckFailure::Unknown)), (0, 4, Ok(()))]);
+    }
 }

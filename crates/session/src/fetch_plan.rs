@@ -28,8 +28,10 @@ pub(crate) struct Situation {
     pub(crate) held: u64,
     /// Offsets held from any leader.
     pub(crate) held_anywhere: u64,
-    /// Offsets settled and not sent.
+    /// Offsets settled and not sent, that may be sent now.
     pub(crate) pending: u64,
+    /// Offsets settled that wait for their next try.
+    pub(crate) blocked: u64,
     /// When they are to be sent, fetch or not.
     pub(crate) pending_due: Option<Instant>,
     /// They may ride on a fetch: all of them belong to partitions of the session.
@@ -74,12 +76,13 @@ pub(crate) fn plan(situation: &Situation) -> Plan {
     if situation.closing {
         return match (open, pending) {
             (false, _) => Plan::Drop,
-            (true, 0) => Plan::Close,
+            (true, 0) if situation.blocked == 0 => Plan::Close,
             (true, _) if due(situation.pending_due) => Plan::Acknowledge,
             (true, _) => Plan::Wait(situation.pending_due),
         };
     }
-    if !situation.assigned && pending == 0 && situation.held == 0 {
+    let owes = pending > 0 || situation.blocked > 0 || situation.held > 0;
+    if !situation.assigned && !owes {
         return if open { Plan::Close } else { Plan::Drop };
     }
     if open && due(situation.renew_due) {
@@ -109,7 +112,7 @@ fn wants_fetch(situation: &Situation) -> bool {
 }
 
 fn fetch_at(situation: &Situation) -> Instant {
-    if situation.held > 0 {
+    if situation.held > 0 || situation.blocked > 0 {
         situation.backoff_until.max(situation.pace_until)
     } else {
         situation.backoff_until
@@ -125,7 +128,7 @@ fn plan_fetch(situation: &Situation) -> Option<Plan> {
         // again (peers.md R9).
         return situation.open.then_some(Plan::Acknowledge);
     }
-    let idle = situation.held == 0 && situation.pending == 0;
+    let idle = situation.held == 0 && situation.pending == 0 && situation.blocked == 0;
     let wait = if idle {
         situation.wait_max
     } else {
@@ -164,6 +167,7 @@ mod tests {
             held: 0,
             held_anywhere: 0,
             pending: 0,
+            blocked: 0,
             pending_due: None,
             pending_rides: true,
             renew_due: None,

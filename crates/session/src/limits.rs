@@ -26,6 +26,13 @@ pub const LOCK_DEFAULT: Duration = Duration::from_secs(30);
 /// An acknowledgement is not sent in the last part of its lock: the broker would get it too late.
 pub const LOCK_MARGIN: Duration = Duration::from_millis(20);
 
+/// First wait before an acknowledgement that a broker could not store is sent again; doubles up to
+/// [`ACKNOWLEDGE_BACKOFF_MAX`].
+pub const ACKNOWLEDGE_BACKOFF_MIN: Duration = Duration::from_millis(100);
+
+/// Longest such wait.
+pub const ACKNOWLEDGE_BACKOFF_MAX: Duration = Duration::from_secs(1);
+
 /// First delay of the release of a record that its owner dropped; doubles by delivery count.
 pub const DROP_DELAY_MIN: Duration = Duration::from_secs(1);
 

@@ -531,13 +531,13 @@ fn one_failing_partition_does_not_slow_the_others_of_its_leader() {
     for _ in 0..50 {
         world.cluster.produce(good, 10);
     }
-    let mut accepted = 0;
     for _ in 0..200 {
         world.run_for(10 * MS);
         let now = world.now;
-        for holding in accepted..world.clients[0].holdings.len() {
-            world.clients[0].settle(now, holding, (i64::MIN, i64::MAX), Accept);
-            accepted = holding + 1;
+        for holding in std::mem::take(&mut world.client().fresh) {
+            world
+                .client()
+                .settle(now, holding, (i64::MIN, i64::MAX), Accept);
         }
     }
     let done = world.clients[0].told(good, Ok(Accept)).len();

@@ -243,17 +243,15 @@ impl SessionCore {
         in_flight: &InFlight,
         results: &Results,
     ) {
-        let mut again = false;
         for (partition, ranges) in &in_flight.acknowledged {
             let Some((error, hint)) = results.get(partition) else {
                 // A partition without a result: unknown (protocol, trap 10).
-                self.book
-                    .resolve(ranges, Verdict::Lost(AckFailure::Unknown));
+                let unknown = Verdict::Lost(AckFailure::Unknown);
+                self.book.resolve(now, *partition, ranges, unknown);
                 continue;
             };
             let verdict = Verdict::of(*error);
-            again |= matches!(verdict, Verdict::Retry | Verdict::Stale);
-            self.book.resolve(ranges, verdict);
+            self.book.resolve(now, *partition, ranges, verdict);
             match error {
                 ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch => {
                     self.leader_moved(now, broker, *partition, hint)
@@ -273,10 +271,6 @@ impl SessionCore {
                     },
                 );
             }
-        }
-        if again && let Some(session) = self.sessions.get_mut(&broker) {
-            session.pending_due =
-                Some(now + Duration::from_millis(if results.is_empty() { 0 } else { 5 }));
         }
     }
 

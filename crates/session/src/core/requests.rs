@@ -142,6 +142,9 @@ impl SessionCore {
                 || session.contains.contains(&acquisition.partition)
         });
         let held_anywhere = self.records_held();
+        let again = self.book.again(now, broker);
+        let pending = pending.saturating_sub(again.blocked);
+        let pending_due = session.pending_due.filter(|_| pending > 0);
         Situation {
             now,
             open: session.is_open(),
@@ -154,7 +157,8 @@ impl SessionCore {
             held,
             held_anywhere,
             pending,
-            pending_due: session.pending_due.filter(|_| pending > 0),
+            blocked: again.blocked,
+            pending_due: pending_due.into_iter().chain(again.due).min(),
             pending_rides,
             renew_due: self.renew_due(broker, versions),
             muted_until: session.muted_until,
