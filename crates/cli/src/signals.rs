@@ -8,6 +8,9 @@ use tokio::sync::watch;
 use crate::exit::Exit;
 use crate::screen::Screen;
 
+/// The same number on Linux (but for MIPS), macOS and the BSDs.
+const SIGXFSZ: i32 = 25;
+
 /// A signal that asks the program to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sign {
@@ -41,8 +44,11 @@ impl Signals {
     pub(crate) fn listen(screen: &'static Screen) -> io::Result<Self> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
+        // By default it kills. With a handler a write above `ulimit -f` is an error, which fails one task.
+        let file_too_large = signal(SignalKind::from_raw(SIGXFSZ))?;
         let (sender, first) = watch::channel(None);
         tokio::spawn(async move {
+            let _file_too_large = file_too_large;
             loop {
                 let sign = tokio::select! {
                     _ = interrupt.recv() => Sign::Interrupt,

@@ -288,7 +288,7 @@ impl Show {
 
     /// Runs the sink until it is idle, then counts.
     async fn drain_and_count(&mut self, start: Instant, signals: &Signals) -> anyhow::Result<Exit> {
-        let ended = drive(self.job()?, self.screen, signals).await;
+        let ended = drive(self.job()?, self.screen, signals).await?;
         if let Ending::Stopped(sign) = ended.ending {
             return Ok(Exit::CutOff(sign));
         }

@@ -132,7 +132,12 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same_orders() {
-        assert_eq!(ORDERS.order(7), ("c-0000".to_owned(), String::new()));
+        let (key, value) = ORDERS.order(7);
+        assert_eq!(key, "c-0036");
+        assert_eq!(
+            value,
+            r#"{"order_id":7,"customer":"c-0036","item":"moka pot","quantity":1,"total_cents":3790,"currency":"EUR","country":"NL","placed_at_ms":1767225601015}"#
+        );
         let other = Orders { seed: 43, ..ORDERS };
         let differing = (0..100).filter(|number| ORDERS.order(*number) != other.order(*number));
         assert!(differing.count() > 95);

@@ -6,12 +6,15 @@ mod progress;
 mod summary;
 mod watch;
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use sharegroup_sink::ConnectorConfig;
 use sharegroup_sink::config::{ConfigProblem, Loaded};
 use sharegroup_sink::worker::{TaskState, Worker, WorkerOptions, WorkerStatus};
+use tokio::runtime::{Handle, Runtime};
 use tokio::time::Instant;
 
 use crate::duration;
@@ -96,7 +99,7 @@ pub(crate) async fn run(
         idle,
         startup_timeout: args.startup_timeout,
     };
-    let ended = drive(job, screen, &signals).await;
+    let ended = drive(job, screen, &signals).await?;
     show(&ended, screen);
     Ok(ended.exit())
 }
@@ -168,12 +171,41 @@ impl Ended {
 }
 
 /// Runs a worker to its end. `run` and `quickstart` both do.
-pub(crate) async fn drive(job: Job, screen: &Screen, signals: &Signals) -> Ended {
+///
+/// # Errors
+/// The system gives no threads.
+pub(crate) async fn drive(job: Job, screen: &Screen, signals: &Signals) -> io::Result<Ended> {
+    let runtime = task_runtime(&job.loaded.connectors)?;
+    let ended = drive_on(runtime.handle(), job, screen, signals).await;
+    // A task that did not stop in time may hold its thread.
+    runtime.shutdown_background();
+    Ok(ended)
+}
+
+/// A runtime for the tasks alone. A sink may block its thread: then signals are heard all the same, and with a thread
+/// for each task the others work on.
+fn task_runtime(connectors: &[ConnectorConfig]) -> io::Result<Runtime> {
+    let tasks = connectors.iter().map(|connector| connector.tasks_max);
+    let tasks = usize::try_from(tasks.sum::<u32>()).unwrap_or(TASK_THREADS_MAX);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads((tasks + 1).clamp(cores, cores.max(TASK_THREADS_MAX)))
+        .thread_name("tasks")
+        .enable_all()
+        .build()
+}
+
+const TASK_THREADS_MAX: usize = 64;
+
+async fn drive_on(tasks: &Handle, job: Job, screen: &Screen, signals: &Signals) -> Ended {
     let start = Instant::now();
     let lags = ClusterLags::new(&job.loaded.connectors);
     let stop_within = job.loaded.worker.shutdown_timeout;
     let options = WorkerOptions::default().startup_timeout(job.startup_timeout);
-    let worker = Worker::start(&job.loaded.worker, job.loaded.connectors, &options);
+    let worker = {
+        let _entered = tasks.enter();
+        Worker::start(&job.loaded.worker, job.loaded.connectors, &options)
+    };
     let idle = async {
         let Some(options) = job.idle else {
             return std::future::pending().await;

@@ -100,7 +100,7 @@ fn tasks(status: &WorkerStatus) -> String {
 
 /// What the first task that waits waits for.
 fn note(status: &WorkerStatus) -> Option<String> {
-    status.tasks().find_map(|task| match task.state {
+    let own = status.tasks().find_map(|task| match task.state {
         TaskState::Running if !task.missing_topics.is_empty() => Some(format!(
             "waiting for topic {}",
             task.missing_topics.join(", ")
@@ -108,6 +108,14 @@ fn note(status: &WorkerStatus) -> Option<String> {
         TaskState::Unassigned => task.note.clone(),
         TaskState::Running if task.counters.put_failures > 0 => task.note.clone(),
         _ => None,
+    });
+    let is_unassigned =
+        |task: &TaskStatus| task.state == TaskState::Running && task.assignment.is_empty();
+    own.or_else(|| {
+        status
+            .tasks()
+            .all(is_unassigned)
+            .then(|| "waiting for partitions".to_owned())
     })
 }
 
@@ -198,6 +206,7 @@ mod tests {
             let mut task = TaskStatus::default();
             task.state = state;
             task.counters.written = 1_000;
+            task.note = Some("broken".to_owned());
             connector.tasks.push(task);
         }
         let mut status = WorkerStatus::default();

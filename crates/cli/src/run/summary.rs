@@ -1,5 +1,7 @@
 //! What is said at the end of a run.
 
+use std::collections::BTreeMap;
+
 use sharegroup_sink::worker::{TaskState, WorkerStatus};
 
 use super::{Ended, Ending};
@@ -9,29 +11,16 @@ use crate::screen::Screen;
 
 /// Says why it ended, what was done, and which tasks failed: on a terminal for people, else in the log.
 pub(crate) fn show(ended: &Ended, screen: &Screen) {
-    for (connector, task) in ended.status.failed() {
-        let trace = task.trace.as_deref().unwrap_or("no reason known");
-        screen.error(&format!(
-            "task {}-{} failed: {trace}",
-            connector.name, task.index
-        ));
-    }
-    for task in &ended.late {
-        screen.error(&format!(
-            "task {task} did not stop in time: what it holds is delivered again when its locks end"
-        ));
-    }
-    if let Ending::Stuck(waiting) = &ended.ending {
-        for (connector, waiting) in waiting {
-            screen.error(&format!(
-                "{connector} is not idle and nothing moved for --exit-when-idle-max: {waiting}"
-            ));
-        }
-    }
     let totals = ended.status.totals();
     if screen.is_terminal() {
+        for trouble in troubles(ended) {
+            screen.error(&trouble);
+        }
         screen.line(&table(ended, screen));
         return;
+    }
+    for trouble in troubles(ended) {
+        tracing::error!("{trouble}.");
     }
     tracing::info!(
         ending = word(&ended.ending),
@@ -46,6 +35,35 @@ pub(crate) fn show(ended: &Ended, screen: &Screen) {
         records_per_second = ended.records_per_second(),
         "Ended."
     );
+}
+
+/// What made it end with another code than 0.
+fn troubles(ended: &Ended) -> Vec<String> {
+    let mut troubles = Vec::new();
+    // Tasks often fail together, for the same reason.
+    let mut reasons: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (connector, task) in ended.status.failed() {
+        let reason = task.trace.as_deref().unwrap_or("for no known reason");
+        let name = format!("{}-{}", connector.name, task.index);
+        reasons.entry(reason).or_default().push(name);
+    }
+    for (reason, tasks) in reasons {
+        let s = if tasks.len() == 1 { "" } else { "s" };
+        troubles.push(format!("task{s} {} failed: {reason}", tasks.join(", ")));
+    }
+    for task in &ended.late {
+        troubles.push(format!(
+            "task {task} did not stop in time; what it holds is delivered again when its locks end"
+        ));
+    }
+    if let Ending::Stuck(waiting) = &ended.ending {
+        for (connector, waiting) in waiting {
+            troubles.push(format!(
+                "{connector} is not idle, and nothing moved for --exit-when-idle-max: {waiting}"
+            ));
+        }
+    }
+    troubles
 }
 
 const fn word(ending: &Ending) -> &'static str {
