@@ -1,6 +1,7 @@
 //! What the end-to-end tests share: the program as a process, and what it wrote.
 #![allow(
     dead_code,
+    unreachable_pub,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
@@ -139,17 +140,23 @@ impl Run {
                 output.display()
             ),
         );
-        let log = folder.join(&format!("{name}.log"));
+        let mut command = Command::new(binary());
+        command
+            .arg("run")
+            .arg(&worker)
+            .arg(&connector)
+            .args(arguments);
+        Self::spawn(command, folder.join(&format!("{name}.log")))
+    }
+
+    /// Starts a command; what it prints is appended to the log.
+    pub fn spawn(mut command: Command, log: PathBuf) -> Self {
         let file = File::options()
             .create(true)
             .append(true)
             .open(&log)
             .unwrap();
-        let child = Command::new(binary())
-            .arg("run")
-            .arg(&worker)
-            .arg(&connector)
-            .args(arguments)
+        let child = command
             .stdin(Stdio::null())
             .stdout(file.try_clone().unwrap())
             .stderr(file)
