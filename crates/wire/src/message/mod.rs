@@ -28,6 +28,8 @@ pub mod list_groups;
 pub mod list_offsets;
 pub mod metadata;
 pub mod produce;
+pub mod sasl_authenticate;
+pub mod sasl_handshake;
 pub mod share_acknowledge;
 pub mod share_fetch;
 pub mod share_group_describe;

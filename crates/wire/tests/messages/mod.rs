@@ -23,6 +23,8 @@ use sharegroup_wire::message::list_groups::ListGroupsRequest;
 use sharegroup_wire::message::list_offsets::ListOffsetsRequest;
 use sharegroup_wire::message::metadata::MetadataRequest;
 use sharegroup_wire::message::produce::ProduceRequest;
+use sharegroup_wire::message::sasl_authenticate::SaslAuthenticateRequest;
+use sharegroup_wire::message::sasl_handshake::SaslHandshakeRequest;
 use sharegroup_wire::message::share_acknowledge::ShareAcknowledgeRequest;
 use sharegroup_wire::message::share_fetch::ShareFetchRequest;
 use sharegroup_wire::message::share_group_describe::ShareGroupDescribeRequest;
@@ -97,6 +99,8 @@ pub(crate) fn kinds() -> Vec<Kind> {
         api::<ListOffsetsRequest>(),
         api::<MetadataRequest>(),
         api::<ProduceRequest>(),
+        api::<SaslAuthenticateRequest>(),
+        api::<SaslHandshakeRequest>(),
         api::<ShareAcknowledgeRequest>(),
         api::<ShareFetchRequest>(),
         api::<ShareGroupDescribeRequest>(),
