@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use sharegroup_session::{Acknowledgement, AcquireMode};
 use sharegroup_testkit::model::{Place, Slot};
-use sharegroup_wire::BrokerId;
+use sharegroup_wire::{BrokerId, ErrorCode};
 
 use world::{Act, MS, Random, SECOND, World};
 
@@ -142,7 +142,7 @@ impl Run {
         let client = self.random.below(self.world.clients.len() as u64) as usize;
         let member_id = self.world.clients[client].member_id.clone();
         let now = self.world.now;
-        match self.random.below(14) {
+        match self.random.below(20) {
             0 | 1 => self.world.cluster.move_leader(place, broker),
             2 => self.world.restart(broker),
             3 | 4 => self.world.cut(client, broker),
@@ -155,6 +155,38 @@ impl Run {
                 self.world.clients[client].core.commit(now);
             }
             12 => self.world.clients[client].close(now),
+            13 => {
+                let end = self.world.cluster.log_end(place).max(1) as u64;
+                for _ in 0..1 + self.random.below(10) {
+                    let offset = self.random.below(end) as i64;
+                    self.world.steal(place, offset);
+                }
+            }
+            14 | 15 => {
+                let errors = [
+                    ErrorCode::ShareSessionNotFound,
+                    ErrorCode::InvalidShareSessionEpoch,
+                    ErrorCode::UnknownServerError,
+                ];
+                let error = errors[self.random.below(3) as usize];
+                let api = 78 + self.random.below(2) as i16;
+                self.world
+                    .cluster
+                    .refusals
+                    .entry(api)
+                    .or_default()
+                    .push_back(error);
+            }
+            16 => {
+                let errors = [
+                    ErrorCode::CoordinatorNotAvailable,
+                    ErrorCode::UnknownServerError,
+                    ErrorCode::NotLeaderOrFollower,
+                    ErrorCode::UnknownTopicOrPartition,
+                ];
+                let error = errors[self.random.below(4) as usize];
+                self.world.cluster.acknowledge_errors.push_back(error);
+            }
             _ => {
                 if self.world.clients.len() < 6 {
                     self.add_client();
@@ -277,7 +309,7 @@ fn nothing_is_lost_settled_twice_or_kept_whatever_happens() {
     if let Some(seed) = number("SIMULATION_SEED") {
         return run_seed(seed);
     }
-    for seed in 0..number("SIMULATION_SEEDS").unwrap_or(100) {
+    for seed in 0..number("SIMULATION_SEEDS").unwrap_or(25) {
         run_seed(seed);
     }
 }

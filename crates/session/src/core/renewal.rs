@@ -2,9 +2,10 @@
 //!
 //! What is held is renewed when half of its lock is left. A renewal fails as a whole where one of its
 //! offsets isn't ours any more, and always where the group has renewal off
-//! (`share.renew.acknowledge.enable`); the answer, INVALID_RECORD_STATE, is the same. So after a
-//! failure one offset is renewed alone: if that works, the stale one is searched for, if it fails,
-//! renewal is off.
+//! (`share.renew.acknowledge.enable`); the answer, INVALID_RECORD_STATE, is the same. So a failed
+//! renewal is tried with ever fewer offsets. Where one offset fails alone it is suspected, and others
+//! are tried: once a renewal succeeds the suspects are known to be stale; where several fail alone and
+//! none succeeds, renewal is off, and what is held stays ours until its lock ends.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -20,12 +21,22 @@ use crate::share_session::{RenewedByPartition, RenewedRange};
 /// ShareAcknowledge version that knows renewals.
 const RENEW_SINCE: i16 = 2;
 
+/// Offsets that must fail alone, without a success between, before renewal counts as off.
+const SUSPECTS_MAX: usize = 3;
+
 /// What is known about renewing.
+#[derive(Debug, Default)]
+pub(super) struct Renewal {
+    known: Known,
+    /// Single offsets whose renewal failed since the last one that succeeded.
+    suspects: Vec<RenewedRange>,
+}
+
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Renewal {
+enum Known {
     /// Not tried yet.
     #[default]
-    Untried,
+    Nothing,
     /// It worked.
     Works,
     /// The group refuses it.
@@ -35,7 +46,7 @@ pub(super) enum Renewal {
 impl SessionCore {
     pub(super) fn is_renewable(&self, versions: BrokerVersions) -> bool {
         versions.share_acknowledge >= RENEW_SINCE
-            && !matches!(self.renewal, Renewal::Refused { .. })
+            && !matches!(self.renewal.known, Known::Refused { .. })
     }
 
     /// When to renew a lock that ends at `deadline`.
@@ -97,7 +108,17 @@ impl SessionCore {
             if limited {
                 searching.insert(acquisition.partition);
             }
-            let ranges = soonest_held(acquisition.segments(), acquisition.renew_offsets_max);
+            let suspects = &self.renewal.suspects;
+            let held = held_parts(acquisition.segments(), id, suspects);
+            let ranges = match acquisition.renew_offsets_max {
+                1 => one_held(&held, suspects.len()),
+                most => soonest_held(held, most),
+            };
+            if ranges.is_empty() {
+                // Suspects only: their locks end, or a success elsewhere tells more.
+                acquisition.renew_at = None;
+                continue;
+            }
             acquisition.renewing = true;
             let ranges = ranges.into_iter().map(|(first, last)| RenewedRange {
                 acquisition: id,
@@ -172,7 +193,17 @@ impl SessionCore {
         ranges: &[RenewedRange],
         ids: &BTreeSet<AcquisitionId>,
     ) {
-        self.renewal = Renewal::Works;
+        self.renewal.known = Known::Works;
+        let stale = AckFailure::Broker(ErrorCode::InvalidRecordState);
+        for suspect in std::mem::take(&mut self.renewal.suspects) {
+            self.book.lose(
+                suspect.acquisition,
+                suspect.first,
+                suspect.last,
+                stale,
+                is_held,
+            );
+        }
         let deadline = sent_at + self.lock;
         let half = self.lock / 2;
         for range in ranges {
@@ -184,8 +215,9 @@ impl SessionCore {
                 continue;
             };
             acquisition.change(range.first, range.last, |segment| {
+                // It may end earlier than before: the group's lock may have become shorter.
                 Some(Segment {
-                    deadline: segment.deadline.max(deadline),
+                    deadline,
                     ..segment
                 })
             });
@@ -222,28 +254,27 @@ impl SessionCore {
         total: u64,
         ids: &BTreeSet<AcquisitionId>,
     ) {
-        if total > 1 {
-            // Known to work: halve. Untried: one offset alone tells.
-            let most = if self.renewal == Renewal::Works {
-                total / 2
-            } else {
-                1
-            };
-            for (_, acquisition) in self.book.iter_mut().filter(|(id, _)| ids.contains(id)) {
-                acquisition.renew_offsets_max = most;
-                acquisition.renew_at = Some(now);
+        let mut most = total / 2;
+        if total == 1 {
+            self.renewal.suspects.extend(ranges);
+            if self.renewal.suspects.len() >= SUSPECTS_MAX {
+                return self.turn_off(now);
             }
-            return;
+            most = 1;
+        } else if self.renewal.known == Known::Nothing {
+            // One alone tells whether renewal works at all.
+            most = 1;
         }
-        if self.renewal == Renewal::Works {
-            let stale = AckFailure::Broker(ErrorCode::InvalidRecordState);
-            for range in ranges {
-                self.book
-                    .lose(range.acquisition, range.first, range.last, stale, is_held);
-            }
-            return;
+        for (_, acquisition) in self.book.iter_mut().filter(|(id, _)| ids.contains(id)) {
+            acquisition.renew_offsets_max = most;
+            acquisition.renew_at = Some(now);
         }
-        self.renewal = Renewal::Refused {
+    }
+
+    /// The group refuses renewals.
+    fn turn_off(&mut self, now: Instant) {
+        self.renewal.suspects.clear();
+        self.renewal.known = Known::Refused {
             until: now + RENEWAL_REFUSED_FOR,
         };
         for (_, acquisition) in self.book.iter_mut() {
@@ -256,8 +287,8 @@ impl SessionCore {
     }
 
     pub(super) fn refusal_ends_at(&self) -> Option<Instant> {
-        match self.renewal {
-            Renewal::Refused { until } => Some(until),
+        match self.renewal.known {
+            Known::Refused { until } => Some(until),
             _ => None,
         }
     }
@@ -265,7 +296,7 @@ impl SessionCore {
     /// After a while renewal is tried again.
     pub(super) fn forget_refusal(&mut self, now: Instant) {
         if self.refusal_ends_at().is_some_and(|until| until <= now) {
-            self.renewal = Renewal::Untried;
+            self.renewal.known = Known::Nothing;
             self.events
                 .push_back(Event::RenewableChanged { renewable: true });
         }
@@ -276,9 +307,52 @@ fn is_held(segment: &Segment) -> bool {
     matches!(segment.state, State::Held | State::Delayed { .. })
 }
 
+/// What is held of an acquisition, without the suspects.
+fn held_parts(segments: &[Segment], id: AcquisitionId, suspects: &[RenewedRange]) -> Vec<Segment> {
+    let held = segments.iter().filter(|segment| is_held(segment));
+    let mut parts: Vec<Segment> = held.copied().collect();
+    for suspect in suspects.iter().filter(|suspect| suspect.acquisition == id) {
+        let rest = parts
+            .into_iter()
+            .flat_map(|part| without(part, suspect.first));
+        parts = rest.collect();
+    }
+    parts
+}
+
+/// A segment's parts on both sides of an offset.
+fn without(part: Segment, offset: i64) -> impl Iterator<Item = Segment> {
+    let parts = if (part.first..=part.last).contains(&offset) {
+        let before = (part.first < offset).then(|| Segment {
+            last: offset - 1,
+            ..part
+        });
+        let behind = (offset < part.last).then(|| Segment {
+            first: offset + 1,
+            ..part
+        });
+        [before, behind]
+    } else {
+        [Some(part), None]
+    };
+    parts.into_iter().flatten()
+}
+
+/// One held offset alone: of the first three tries each takes another place.
+fn one_held(held: &[Segment], tries: usize) -> Vec<(i64, i64)> {
+    let first = held.iter().min_by_key(|segment| segment.deadline);
+    let offset = match tries {
+        0 => first.map(|segment| segment.first),
+        1 => held.last().map(|segment| segment.last),
+        _ => held
+            .get(held.len() / 2)
+            .map(|segment| segment.first + (segment.last - segment.first) / 2),
+    };
+    offset.map(|offset| (offset, offset)).into_iter().collect()
+}
+
 /// Up to `most` held offsets, those first whose lock ends first, as ranges.
-fn soonest_held(segments: &[Segment], most: u64) -> Vec<(i64, i64)> {
-    let mut held: Vec<&Segment> = segments.iter().filter(|segment| is_held(segment)).collect();
+fn soonest_held(mut held: Vec<Segment>, most: u64) -> Vec<(i64, i64)> {
     if most < u64::MAX {
         held.sort_by_key(|segment| segment.deadline);
     }
