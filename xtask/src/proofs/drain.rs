@@ -147,7 +147,7 @@ fn run_theirs(kafka: &Kafka, round: u32) -> anyhow::Result<Round> {
     let servers = kafka.bootstrap_servers();
     let group = format!("theirs-{round}");
     kafka.tool(
-        "kafka.admin.ConfigCommand",
+        "org.apache.kafka.tools.ConfigCommand",
         [
             "--bootstrap-server",
             &servers,
