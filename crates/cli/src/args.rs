@@ -24,10 +24,10 @@ pub(crate) struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  sharegroup quickstart                            see it work: a real Kafka, 200,000 orders, two tasks, files
-  sharegroup run worker.properties sink.properties the work: arguments and files as connect-standalone takes them
-  sharegroup consume --topic orders                print a topic as a member of a share group
-  sharegroup produce --topic orders < lines.txt    one record per line
+  sharegroup quickstart                              see it work: a real Kafka, 200,000 orders, two tasks, files
+  sharegroup run worker.properties sink.properties   the work: arguments and files as connect-standalone takes them
+  sharegroup consume --topic orders                  print a topic as a member of a share group
+  sharegroup produce --topic orders < lines.txt      one record per line
   sharegroup topics create --topic orders --partitions 4
 
 `sharegroup COMMAND --help` shows more of each.";
@@ -62,7 +62,7 @@ impl Command {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Logging")]
 pub(crate) struct LogArgs {
-    /// How logs are written to standard error
+    /// How logs are written to standard error: lines for people, or one JSON object each
     #[arg(long = "log-format", global = true, value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
     pub(crate) format: LogFormat,
     /// error, warn, info, debug, trace, or a filter as RUST_LOG takes it: warn,sharegroup_consumer=debug
@@ -73,18 +73,14 @@ pub(crate) struct LogArgs {
 /// How logs are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// A line for people
     Text,
-    /// A JSON object per line
     Json,
 }
 
 /// How tables are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputFormat {
-    /// Columns for people
     Table,
-    /// A JSON document
     Json,
 }
 

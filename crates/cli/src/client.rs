@@ -72,7 +72,7 @@ impl ClientArgs {
             Ok(client) => client,
             Err(error) => {
                 problems.errors.push(format!(
-                    "--bootstrap-server {}: {}; write HOST:PORT, several separated by commas",
+                    "--bootstrap-server {}: {}",
                     self.bootstrap_server,
                     cause(&error)
                 ));
@@ -231,7 +231,7 @@ mod tests {
     fn a_server_without_a_port_says_how_to_write_one() {
         let problems = settings(&["--bootstrap-server", "kafka"]).unwrap_err();
         assert!(
-            problems.errors[0].contains("HOST:PORT"),
+            problems.errors[0].contains("write host:port"),
             "{:?}",
             problems.errors
         );

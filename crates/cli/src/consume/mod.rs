@@ -189,7 +189,7 @@ fn builder(
         .group_id(group_id)
         .topics(&args.topics)
         .startup_timeout(args.client.startup_timeout)
-        .observer(Arc::new(Warnings));
+        .observer(Arc::new(LostLocks));
     if let Some(records) = settings.number("max.poll.records", 1_usize)? {
         builder = builder.max_poll_records(records);
     }
@@ -352,23 +352,21 @@ async fn write_out(text: Vec<u8>) -> io::Result<()> {
         .unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
-/// Logs what the consumer retries.
+/// Logs which records come again. The consumer itself logs what it retries.
 #[derive(Debug)]
-struct Warnings;
+struct LostLocks;
 
-impl ShareObserver for Warnings {
+impl ShareObserver for LostLocks {
     fn event(&self, event: &ShareEvent) {
-        match event {
-            ShareEvent::Warning(warning) => tracing::warn!("{warning}."),
-            ShareEvent::LockLost { topic, loss } => tracing::warn!(
+        if let ShareEvent::LockLost { topic, loss } = event {
+            tracing::warn!(
                 %topic,
                 partition = loss.partition.partition,
                 first_offset = loss.first_offset,
                 last_offset = loss.last_offset,
                 why = %loss.why,
                 "Records lost their lock before they were printed; they come again."
-            ),
-            _ => {}
+            );
         }
     }
 }

@@ -137,8 +137,12 @@ impl LineFormat {
     }
 }
 
-/// Lines that go to the sender in one piece.
-pub(super) type Chunk = Result<Vec<Line>, String>;
+/// Lines that go to the sender in one piece, and why there are no more if that is an error.
+#[derive(Debug, Default)]
+pub(super) struct Chunk {
+    pub(super) lines: Vec<Line>,
+    pub(super) error: Option<String>,
+}
 
 const CHUNK_LINES: usize = 1_000;
 const CHUNK_BYTES: usize = 256 * 1024;
@@ -168,14 +172,8 @@ fn read_all(mut input: BufReader<impl Read>, format: &LineFormat, sender: &mpsc:
     let mut number = 0;
     loop {
         let chunk = read_chunk(&mut input, format, &mut number);
-        let is_last = match &chunk {
-            Ok(lines) => lines.is_empty(),
-            Err(_) => true,
-        };
-        if chunk.as_ref().is_ok_and(Vec::is_empty)
-            || sender.blocking_send(chunk).is_err()
-            || is_last
-        {
+        let is_last = chunk.error.is_some() || chunk.lines.is_empty();
+        if sender.blocking_send(chunk).is_err() || is_last {
             return;
         }
     }
@@ -183,37 +181,55 @@ fn read_all(mut input: BufReader<impl Read>, format: &LineFormat, sender: &mpsc:
 
 /// The next lines; none at the end. Ends early where more would have to be waited for.
 fn read_chunk(input: &mut BufReader<impl Read>, format: &LineFormat, number: &mut u64) -> Chunk {
-    let mut lines = Vec::new();
+    let mut chunk = Chunk::default();
     let mut bytes = 0;
-    while lines.len() < CHUNK_LINES && bytes < CHUNK_BYTES {
-        let mut line = Vec::new();
-        // One byte more than allowed, and the end of the line.
-        let limit = format.bytes_max as u64 + 2;
-        let mut limited = input.take(limit);
-        let read = limited.read_until(b'\n', &mut line);
-        if read.map_err(|error| format!("line {}: {error}", *number + 1))? == 0 {
-            break;
-        }
-        *number += 1;
-        if line.last() == Some(&b'\n') {
-            line.pop();
-            if line.last() == Some(&b'\r') {
-                line.pop();
+    while chunk.lines.len() < CHUNK_LINES && bytes < CHUNK_BYTES {
+        match read_line(input, format, number) {
+            Ok(None) => break,
+            Ok(Some((line, length))) => {
+                chunk.lines.push(line);
+                bytes += length;
+            }
+            Err(error) => {
+                chunk.error = Some(error);
+                break;
             }
         }
-        if line.len() > format.bytes_max {
-            return Err(format!(
-                "line {number} is longer than max.request.size = {} bytes",
-                format.bytes_max
-            ));
-        }
-        bytes += line.len();
-        lines.push(format.split(*number, Bytes::from(line))?);
         if input.buffer().is_empty() {
             break;
         }
     }
-    Ok(lines)
+    chunk
+}
+
+/// One line with its length; `None` at the end.
+fn read_line(
+    input: &mut BufReader<impl Read>,
+    format: &LineFormat,
+    number: &mut u64,
+) -> Result<Option<(Line, usize)>, String> {
+    let mut line = Vec::new();
+    // With room for the end of the line.
+    let mut limited = input.take(format.bytes_max as u64 + 2);
+    let read = limited.read_until(b'\n', &mut line);
+    if read.map_err(|error| format!("line {}: {error}", *number + 1))? == 0 {
+        return Ok(None);
+    }
+    *number += 1;
+    if line.last() == Some(&b'\n') {
+        line.pop();
+        if line.last() == Some(&b'\r') {
+            line.pop();
+        }
+    }
+    let length = line.len();
+    if length > format.bytes_max {
+        return Err(format!(
+            "line {number} is longer than max.request.size = {} bytes",
+            format.bytes_max
+        ));
+    }
+    Ok(Some((format.split(*number, Bytes::from(line))?, length)))
 }
 
 #[cfg(test)]
@@ -241,12 +257,16 @@ mod tests {
         let text =
             |bytes: Option<Bytes>| bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         loop {
-            let chunk = read_chunk(&mut input, format, &mut number)?;
-            if chunk.is_empty() {
+            let chunk = read_chunk(&mut input, format, &mut number);
+            if let Some(error) = chunk.error {
+                return Err(error);
+            }
+            if chunk.lines.is_empty() {
                 return Ok(all);
             }
             all.extend(
                 chunk
+                    .lines
                     .into_iter()
                     .map(|line| (text(line.key), text(line.value))),
             );

@@ -203,11 +203,14 @@ impl Feed {
                 chunk = chunks.recv() => chunk,
             };
             let Some(chunk) = chunk else { return Ok(()) };
-            for line in chunk.map_err(anyhow::Error::msg)? {
+            for line in chunk.lines {
                 let mut record = ProducerRecord::new(self.topic.as_str());
                 record.key = line.key;
                 record.value = line.value;
                 self.sender.send(record).await?;
+            }
+            if let Some(error) = chunk.error {
+                bail!(error);
             }
         }
     }
