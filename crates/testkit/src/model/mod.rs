@@ -175,6 +175,11 @@ impl ModelCluster {
         &self.history
     }
 
+    /// Notes a request that no client may send.
+    pub fn note_illegal(&mut self, what: &str) {
+        self.history.illegal.push(what.to_owned());
+    }
+
     /// The brokers' ids.
     pub fn brokers(&self) -> impl Iterator<Item = BrokerId> {
         self.brokers.keys().copied()
