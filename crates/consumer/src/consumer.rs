@@ -227,16 +227,13 @@ impl ShareConsumerBuilder {
     pub fn max_poll_records(mut self, records: usize) -> Self {
         self.max_poll_records = records.max(1);
         self.session.batch_records = u32::try_from(self.max_poll_records).unwrap_or(u32::MAX);
-        self.session.records_held_max = self
-            .session
-            .records_held_max
-            .max(self.session.batch_records.saturating_mul(2));
         self
     }
 
     /// Most records acquired and not settled at a time, at least 1. Soft by one producer batch per
-    /// leader, unless records are acquired one by one ([`AcquireMode::RecordLimit`]). Default 1,000,
-    /// or twice `max_poll_records`.
+    /// leader, unless records are acquired one by one ([`AcquireMode::RecordLimit`]). Fewer are held
+    /// where fewer are settled: about one second's worth, at least 100 and at most 1,000 per
+    /// partition, so that one slow member doesn't starve the others. Default 10,000.
     pub fn records_held_max(mut self, records: u32) -> Self {
         self.session.records_held_max = records.max(1);
         self

@@ -21,6 +21,7 @@ mod ack_book;
 mod acquired;
 mod coordinator;
 mod core;
+mod credit;
 mod event;
 mod fetch_plan;
 pub mod limits;

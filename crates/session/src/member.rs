@@ -11,7 +11,9 @@ use sharegroup_wire::message::share_group_heartbeat::{
 use sharegroup_wire::{ErrorCode, MemberEpoch};
 
 use crate::event::{FatalError, MemberState, Warning};
-use crate::limits::{HEARTBEAT_INTERVAL_DEFAULT, UNAUTHORIZED_BACKOFF};
+use crate::limits::{
+    EARLY_HEARTBEAT_PAUSE, EARLY_HEARTBEATS_MAX, HEARTBEAT_INTERVAL_DEFAULT, UNAUTHORIZED_BACKOFF,
+};
 
 /// What the answer to a heartbeat leads to.
 #[derive(Debug, PartialEq)]
@@ -52,6 +54,9 @@ pub(crate) struct Member {
     /// The next heartbeat carries all fields.
     full: bool,
     backoff: Duration,
+    /// Heartbeats that may still come early: the first assignment is usually empty, and the
+    /// coordinator tells the real one only when it is asked.
+    early: u32,
 }
 
 impl Member {
@@ -74,6 +79,7 @@ impl Member {
             in_flight: None,
             full: true,
             backoff: Duration::from_millis(100),
+            early: EARLY_HEARTBEATS_MAX,
         }
     }
 
@@ -185,6 +191,24 @@ impl Member {
         }
     }
 
+    /// Whether the next heartbeat comes early.
+    fn waits_for_partitions(
+        &mut self,
+        joined: bool,
+        response: &ShareGroupHeartbeatResponse,
+    ) -> bool {
+        let assignment = response.assignment.as_ref();
+        let assigned = assignment.is_some_and(|assignment| !assignment.topic_partitions.is_empty());
+        self.early = if assigned {
+            0
+        } else if joined {
+            EARLY_HEARTBEATS_MAX
+        } else {
+            self.early.saturating_sub(1)
+        };
+        self.early > 0
+    }
+
     fn stable(&mut self, now: Instant, response: &ShareGroupHeartbeatResponse) -> Heartbeat {
         let joined = self.state == MemberState::Joining;
         self.state = MemberState::Stable;
@@ -199,7 +223,12 @@ impl Member {
         }
         let throttled =
             Duration::from_millis(u64::try_from(response.throttle_time_ms).unwrap_or(0));
-        self.next_at = Some(now + self.interval.max(throttled));
+        let pause = if self.waits_for_partitions(joined, response) {
+            self.interval.min(EARLY_HEARTBEAT_PAUSE)
+        } else {
+            self.interval
+        };
+        self.next_at = Some(now + pause.max(throttled));
         Heartbeat::Stable {
             joined,
             assignment: response.assignment.clone(),

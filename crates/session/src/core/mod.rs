@@ -14,6 +14,7 @@ use sharegroup_wire::{BrokerId, MemberEpoch};
 use crate::ack_book::AckBook;
 use crate::acquired::{Acknowledgement, AcquisitionId, Counts, TopicPartition};
 use crate::coordinator::Coordinator;
+use crate::credit::Credit;
 use crate::event::{
     AckFailure, AcquireMode, BrokerVersions, CommitId, ConnectionId, Event, Failure, FatalError,
     MemberState, PartitionView, Request, Warning,
@@ -40,6 +41,9 @@ pub struct SessionConfig {
     pub batch_records: u32,
     /// Most records held at a time. Soft by one producer batch per leader in batch-optimized mode.
     pub records_held_max: u32,
+    /// Whether fewer are held where fewer are settled: about a second's worth, at least 100, at most
+    /// 1,000 per partition. Else as many as allowed, always.
+    pub credit_adapts: bool,
     /// Most bytes of frames whose records are held.
     pub bytes_held_max: u64,
     /// Longest long poll; cut to a quarter of the lock.
@@ -74,7 +78,8 @@ impl SessionConfig {
             topics,
             client_rack: None,
             batch_records: 500,
-            records_held_max: 1000,
+            records_held_max: 10_000,
+            credit_adapts: true,
             bytes_held_max: 32 * 1024 * 1024,
             fetch_wait_max: FETCH_WAIT_MAX,
             fetch_bytes_min: 1,
@@ -106,6 +111,7 @@ pub struct SessionCore {
     coordinator: Coordinator,
     topology: Topology,
     book: AckBook,
+    credit: Credit,
     assignment: BTreeSet<TopicPartition>,
     sessions: BTreeMap<BrokerId, ShareSession>,
     disconnects: VecDeque<Request>,
@@ -134,6 +140,7 @@ impl SessionCore {
             coordinator: Coordinator::new(now),
             topology: Topology::new(now, config.topics.clone()),
             book: AckBook::default(),
+            credit: Credit::new(config.credit_adapts),
             assignment: BTreeSet::new(),
             sessions: BTreeMap::new(),
             disconnects: VecDeque::new(),
@@ -231,6 +238,7 @@ impl SessionCore {
     ) -> u64 {
         let settled = self.book.acknowledge(id, first_offset, last_offset, how);
         if settled > 0 {
+            self.credit.settled(now, settled);
             let due = now
                 + if self.phase == Phase::Running {
                     self.config.acknowledge_linger

@@ -153,7 +153,7 @@ impl SessionCore {
             assigned: !session.wanted.is_empty(),
             changed: session.is_changed(),
             credit: self.credit(held_anywhere),
-            credit_min: (self.config.records_held_max / 4).max(1),
+            credit_min: (self.records_held_max() / 4).max(1),
             held,
             held_anywhere,
             pending,
@@ -166,6 +166,12 @@ impl SessionCore {
             pace_until: session.pace_until,
             wait_max: self.config.fetch_wait_max.min(self.lock / 4),
         }
+    }
+
+    /// Most records to hold now.
+    fn records_held_max(&self) -> u32 {
+        self.credit
+            .records(self.config.records_held_max, self.assignment.len())
     }
 
     /// Records that one more fetch may ask for: what is held and what other leaders were asked for
@@ -194,11 +200,12 @@ impl SessionCore {
             .filter(|session| !session.wanted.is_empty())
             .count()
             .max(1);
-        let left = u64::from(self.config.records_held_max)
+        let held_max = self.records_held_max();
+        let left = u64::from(held_max)
             .saturating_sub(held)
             .saturating_sub(asked);
         // Each leader may ask for its share, so that one long poll doesn't starve the others.
-        let share = u64::from(self.config.records_held_max) / leaders as u64;
+        let share = u64::from(held_max) / leaders as u64;
         u32::try_from(left.min(share.max(1))).unwrap_or(u32::MAX)
     }
 

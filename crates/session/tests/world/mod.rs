@@ -72,6 +72,8 @@ impl World {
     pub fn add_client(&mut self, configure: impl FnOnce(&mut SessionConfig)) -> usize {
         let member_id = format!("member-{}", self.clients.len());
         let mut config = SessionConfig::new("group", &member_id, vec!["orders".to_owned()]);
+        // Scenarios count on fetches of a known size.
+        config.credit_adapts = false;
         configure(&mut config);
         self.clients
             .push(Client::new(SessionCore::new(config, self.now), member_id));

@@ -1,0 +1,107 @@
+//! How many records may be held: acquisition credit.
+//!
+//! Records that are held and not worked on only age, and starve the group's other members. So credit
+//! starts small and follows what is settled: about as much as one second of it, within bounds. It
+//! grows by doubling, so that a fast handler has what it needs after a few fetches.
+
+use std::time::{Duration, Instant};
+
+/// Credit before anything was settled, and the least later, in records.
+const START: u32 = 100;
+
+/// Time over which settling is measured.
+const WINDOW: Duration = Duration::from_millis(50);
+
+/// How much one member may hold of each partition, in records: half of the broker's default window
+/// (`group.share.partition.max.record.locks`, 2,000), so that two members of a partition share it.
+const PER_PARTITION: u32 = 1000;
+
+#[derive(Debug)]
+pub(crate) struct Credit {
+    /// Follows what is settled; else always the bound.
+    adapts: bool,
+    records: u32,
+    settled: u64,
+    window_start: Option<Instant>,
+}
+
+impl Credit {
+    pub(crate) const fn new(adapts: bool) -> Self {
+        Self {
+            adapts,
+            records: START,
+            settled: 0,
+            window_start: None,
+        }
+    }
+
+    /// Records were settled by the application.
+    pub(crate) fn settled(&mut self, now: Instant, records: u64) {
+        let start = *self.window_start.get_or_insert(now);
+        self.settled = self.settled.saturating_add(records);
+        let elapsed = now.saturating_duration_since(start);
+        if elapsed < WINDOW {
+            return;
+        }
+        let per_second = u128::from(self.settled) * 1_000_000 / elapsed.as_micros().max(1);
+        let wanted = u32::try_from(per_second).unwrap_or(u32::MAX).max(START);
+        // Doubled at most, halved at most: one odd window moves it little.
+        self.records = wanted
+            .clamp(self.records / 2, self.records.saturating_mul(2))
+            .max(START);
+        self.settled = 0;
+        self.window_start = Some(now);
+    }
+
+    /// Most records to hold now, with so many partitions to fetch from.
+    pub(crate) fn records(&self, bound: u32, partitions: usize) -> u32 {
+        if !self.adapts {
+            return bound;
+        }
+        let partitions = u32::try_from(partitions.max(1)).unwrap_or(u32::MAX);
+        self.records
+            .min(PER_PARTITION.saturating_mul(partitions))
+            .min(bound)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settle_for(
+        credit: &mut Credit,
+        mut now: Instant,
+        records: u64,
+        every: Duration,
+        times: u32,
+    ) -> Instant {
+        for _ in 0..times {
+            now += every;
+            credit.settled(now, records);
+        }
+        now
+    }
+
+    #[test]
+    fn credit_grows_to_a_second_of_work_and_shrinks_with_it() {
+        #[allow(clippy::disallowed_methods)]
+        let now = Instant::now();
+        let mut credit = Credit::new(true);
+        assert_eq!(credit.records(u32::MAX, 4), START);
+        let now = settle_for(&mut credit, now, 30, Duration::from_millis(10), 200);
+        assert!(
+            (2900..=3100).contains(&credit.records(u32::MAX, 4)),
+            "{credit:?}"
+        );
+        assert_eq!(credit.records(u32::MAX, 1), PER_PARTITION);
+        assert_eq!(credit.records(500, 4), 500);
+        settle_for(&mut credit, now, 1, Duration::from_secs(1), 20);
+        assert_eq!(credit.records(u32::MAX, 4), START);
+    }
+
+    #[test]
+    fn credit_that_does_not_adapt_is_the_bound() {
+        assert_eq!(Credit::new(false).records(7, 1), 7);
+    }
+}
