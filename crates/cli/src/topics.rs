@@ -1,10 +1,13 @@
 //! `topics create|list|describe`.
 
+use std::time::Duration;
+
 use anyhow::bail;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use sharegroup_consumer::ErrorCode;
-use sharegroup_consumer::admin::{Admin, TopicDescription};
+use sharegroup_consumer::admin::{Admin, AdminError, TopicDescription};
+use tokio::time::{Instant, sleep};
 
 use crate::args::{OutputFormat, key_value};
 use crate::client::ClientArgs;
@@ -116,10 +119,14 @@ async fn create(args: CreateArgs, screen: &Screen) -> anyhow::Result<()> {
             )
             .await;
         match created {
-            Ok(created) => print(&format!(
-                "Created topic {topic}: {} partitions, replication factor {}.\n",
-                created.partition_count, created.replication_factor
-            ))?,
+            Ok(created) => {
+                // Whoever uses it next shall find it.
+                find_soon(&admin, topic).await?;
+                print(&format!(
+                    "Created topic {topic}: {} partitions, replication factor {}.\n",
+                    created.partition_count, created.replication_factor
+                ))?;
+            }
             Err(error)
                 if args.if_not_exists && error.code() == Some(ErrorCode::TopicAlreadyExists) =>
             {
@@ -133,6 +140,35 @@ async fn create(args: CreateArgs, screen: &Screen) -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+/// A topic with all its leaders. One that was made just now is known to a broker a moment later, so one that isn't known
+/// is asked for again for a while.
+///
+/// # Errors
+/// As [`Admin::find_topic`].
+///
+/// # Cancel safety
+/// Safe.
+pub(crate) async fn find_soon(
+    admin: &Admin,
+    topic: &str,
+) -> Result<Option<TopicDescription>, AdminError> {
+    let deadline = Instant::now() + KNOWN_WITHIN;
+    loop {
+        let found = admin.find_topic(topic).await?;
+        let is_whole = |topic: &TopicDescription| {
+            let mut partitions = topic.partitions.iter();
+            partitions.all(|partition| partition.leader.is_some())
+        };
+        if found.as_ref().is_some_and(is_whole) || Instant::now() >= deadline {
+            return Ok(found);
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// A broker learns of a new topic within moments.
+const KNOWN_WITHIN: Duration = Duration::from_secs(2);
 
 async fn list(args: ListArgs, screen: &Screen) -> anyhow::Result<()> {
     let topics = admin(&args.client, screen)?.list_topics().await?;

@@ -21,6 +21,7 @@ use crate::exit::{Exit, Problems};
 use crate::number::{count, per_second, plural};
 use crate::screen::Screen;
 use crate::signals::Signals;
+use crate::topics::find_soon;
 
 use lines::{Chunk, LineFormat};
 pub(crate) use sender::Sender;
@@ -105,7 +106,7 @@ pub(crate) async fn run(
     problems.show(screen);
     let admin = Admin::new(config.client.clone());
     let found = tokio::select! {
-        found = admin.find_topic(&args.topic) => found?,
+        found = find_soon(&admin, &args.topic) => found?,
         sign = signals.first() => return Ok(Exit::CutOff(sign)),
     };
     if found.is_none() {
