@@ -37,9 +37,7 @@ pub(crate) fn decode(arrival: Arrival, records_max: usize, shared: &Arc<Shared>)
         chunks: scan.chunks,
         entries: scan.entries,
     });
-    let len = records.entries.len();
-    for start in (0..len).step_by(records_max.max(1)) {
-        let range = start..len.min(start + records_max.max(1));
+    for range in cut(&records.entries, records_max, &scan.bad) {
         deliveries.push(Delivery::Batch(ShareBatch::new(
             Arc::clone(&records),
             range,
@@ -61,6 +59,26 @@ pub(crate) fn decode(arrival: Arrival, records_max: usize, shared: &Arc<Shared>)
         }));
     }
     deliveries
+}
+
+/// Index ranges of batches of at most `records_max` records. None spans a part that can't be read:
+/// settling a batch settles everything between its first and its last offset.
+fn cut(entries: &[Entry], records_max: usize, bad: &[Bad]) -> Vec<Range<usize>> {
+    let mut ranges = Vec::new();
+    let mut start = 0;
+    for (index, pair) in entries.windows(2).enumerate() {
+        let [left, right] = pair else { continue };
+        let between = left.span.offset..right.span.offset;
+        let splits = bad.iter().any(|bad| between.contains(&bad.offsets.start));
+        if splits || index + 1 - start >= records_max.max(1) {
+            ranges.push(start..index + 1);
+            start = index + 1;
+        }
+    }
+    if start < entries.len() {
+        ranges.push(start..entries.len());
+    }
+    ranges
 }
 
 struct Bad {
@@ -369,7 +387,11 @@ mod tests {
         broken[end] ^= 1;
         let (batches, bad, commands) =
             decoded(&[batch(0, 3), broken.into(), batch(6, 2)], &[(0, 7)]);
-        assert_eq!(batches, [[0, 1, 2, 6, 7]]);
+        assert_eq!(
+            batches,
+            [vec![0, 1, 2], vec![6, 7]],
+            "accepting one batch must not accept what lies between them"
+        );
         assert_eq!(bad, [(3, 5)]);
         assert_eq!(commands, Vec::<String>::new());
     }
