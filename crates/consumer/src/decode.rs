@@ -179,8 +179,8 @@ impl Scan {
 
     /// What of the acquisition a bad batch may cover.
     fn enter_bad(&mut self, acquired: &Acquired, error: BatchError) {
-        let known = self.known_below.unwrap_or(i64::MIN);
-        let first = error.base_offset.max(known);
+        // Its own base offset is covered by no checksum: it begins where the last good batch ends.
+        let first = self.known_below.unwrap_or(i64::MIN);
         let last = error.last_offset.unwrap_or(i64::MAX - 1);
         let parts = acquired
             .ranges
@@ -392,6 +392,20 @@ mod tests {
             [vec![0, 1, 2], vec![6, 7]],
             "accepting one batch must not accept what lies between them"
         );
+        assert_eq!(bad, [(3, 5)]);
+        assert_eq!(commands, Vec::<String>::new());
+    }
+
+    #[test]
+    fn damaged_base_offset_makes_no_gap() {
+        let mut broken = batch(3, 3).to_vec();
+        let end = broken.len() - 1;
+        broken[end] ^= 1;
+        // Not covered by the checksum: 3 becomes 5.
+        broken[7] = 5;
+        let (batches, bad, commands) =
+            decoded(&[batch(0, 3), broken.into(), batch(6, 2)], &[(0, 7)]);
+        assert_eq!(batches, [vec![0, 1, 2], vec![6, 7]]);
         assert_eq!(bad, [(3, 5)]);
         assert_eq!(commands, Vec::<String>::new());
     }
