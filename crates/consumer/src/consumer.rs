@@ -45,7 +45,6 @@ impl ShareConsumer {
     }
 
     /// Builds a consumer from a client configuration.
-    #[must_use]
     pub fn builder_with(config: ClientConfig) -> ShareConsumerBuilder {
         ShareConsumerBuilder::new(Ok(config))
     }

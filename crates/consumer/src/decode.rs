@@ -300,10 +300,10 @@ mod tests {
         builder.build(base_offset).unwrap()
     }
 
-    fn decoded(
-        records: &[Bytes],
-        ranges: &[(i64, i64)],
-    ) -> (Vec<Vec<i64>>, Vec<(i64, i64)>, Vec<String>) {
+    /// Offsets by batch, bad ranges, and what was said to the driver.
+    type Decoded = (Vec<Vec<i64>>, Vec<(i64, i64)>, Vec<String>);
+
+    fn decoded(records: &[Bytes], ranges: &[(i64, i64)]) -> Decoded {
         let mut bytes = BytesMut::new();
         records
             .iter()
