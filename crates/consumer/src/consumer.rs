@@ -61,6 +61,9 @@ impl ShareConsumer {
     /// Safe: no record is lost.
     pub async fn poll(&mut self) -> Result<Option<ShareBatch>, PollError> {
         loop {
+            if self.left {
+                return Ok(None);
+            }
             match self.ready.pop_front() {
                 // What lost its lock while it lay here is somebody else's by now.
                 Some(Delivery::Batch(batch)) if batch.lock().lost().is_some() => continue,
@@ -93,7 +96,8 @@ impl ShareConsumer {
     /// Sends all acknowledgements now and waits until each has its outcome.
     ///
     /// # Errors
-    /// [`PollError::Bug`] if the driver is gone.
+    /// [`PollError::Fatal`]: the member could not go on before; nothing was sent.
+    /// [`PollError::Bug`] if the driver is gone for another reason.
     ///
     /// # Cancel safety
     /// Safe: the acknowledgements are sent all the same; their outcomes stand in no report then.
@@ -103,7 +107,12 @@ impl ShareConsumer {
         }
         let (reply, report) = oneshot::channel();
         self.shared.command(Command::Commit { reply });
-        report.await.map_err(|_| PollError::Bug)
+        report
+            .await
+            .map_err(|_| match self.shared.outbox().fatal.clone() {
+                Some(error) => PollError::Fatal(error),
+                None => PollError::Bug,
+            })
     }
 
     /// Flushes acknowledgements, releases what is held, closes the share sessions and leaves the
@@ -123,10 +132,6 @@ impl ShareConsumer {
         self.ready.clear();
         let (reply, report) = oneshot::channel();
         self.shared.command(Command::Close { within, reply });
-        if self.shared.outbox().closed {
-            // It had failed before.
-            return Ok(CommitReport::default());
-        }
         report.await.map_err(|_| PollError::Bug)
     }
 

@@ -499,7 +499,10 @@ impl Driver {
 
     fn fail(&mut self, error: FatalError) {
         tracing::error!(group_id = %self.core.config().group_id, "{error}.");
-        self.shared.outbox().failed = Some(PollError::Fatal(error));
+        let mut outbox = self.shared.outbox();
+        outbox.fatal = Some(error.clone());
+        outbox.failed = Some(PollError::Fatal(error));
+        drop(outbox);
         self.shared.arrived.notify_one();
         self.core.abort();
     }
@@ -539,7 +542,7 @@ impl Driver {
     }
 
     /// Tells everybody who waits.
-    fn finish(mut self) {
+    fn finish(&mut self) {
         let report = self.reporter.take();
         let waiting = self
             .closing
@@ -553,12 +556,25 @@ impl Driver {
         {
             drop(reply.send(report.clone()));
         }
+        for command in self.shared.close_commands() {
+            command.end(report.clone());
+        }
         let mut outbox = self.shared.outbox();
         outbox.closed = true;
         drop(outbox);
         self.shared.arrived.notify_one();
         for connection in self.connections.values() {
             connection.close();
+        }
+    }
+}
+
+/// A driver that is dropped before its end (its runtime ended, or it panicked) leaves nobody waiting.
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if !self.closed {
+            self.shared.outbox().failed = Some(PollError::Bug);
+            self.finish();
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sharegroup_session::{Acknowledgement, Acquired, AcquisitionId};
+use sharegroup_session::{Acknowledgement, Acquired, AcquisitionId, FatalError};
 use tokio::sync::{Notify, oneshot, watch};
 
 use crate::error::PollError;
@@ -48,6 +48,16 @@ pub(crate) enum Command {
     Subscribe(Vec<String>),
 }
 
+impl Command {
+    /// The driver has ended and won't obey. Who waits for a commit learns it from the dropped reply.
+    pub(crate) fn end(self, report: CommitReport) {
+        if let Self::Close { reply, .. } = self {
+            // The caller may have stopped waiting.
+            drop(reply.send(report));
+        }
+    }
+}
+
 /// Records on their way to the application.
 #[derive(Debug)]
 pub(crate) struct Arrival {
@@ -59,17 +69,27 @@ pub(crate) struct Arrival {
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     pub(crate) arrivals: VecDeque<Arrival>,
-    /// The member can't go on.
+    /// The member can't go on: not yet told.
     pub(crate) failed: Option<PollError>,
+    /// Why the member can't go on.
+    pub(crate) fatal: Option<FatalError>,
     pub(crate) joined: bool,
     pub(crate) closed: bool,
     /// The last trouble that was retried, for messages about waiting.
     pub(crate) last_problem: Option<String>,
 }
 
+/// Wishes on their way to the driver.
+#[derive(Debug, Default)]
+struct Inbox {
+    commands: Vec<Command>,
+    /// The driver has ended and takes no more.
+    closed: bool,
+}
+
 #[derive(Debug)]
 pub(crate) struct Shared {
-    commands: Mutex<Vec<Command>>,
+    inbox: Mutex<Inbox>,
     pub(crate) commanded: Notify,
     outbox: Mutex<Outbox>,
     pub(crate) arrived: Notify,
@@ -82,7 +102,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(status: ShareStatus) -> Arc<Self> {
         Arc::new(Self {
-            commands: Mutex::default(),
+            inbox: Mutex::default(),
             commanded: Notify::new(),
             outbox: Mutex::default(),
             arrived: Notify::new(),
@@ -92,16 +112,31 @@ impl Shared {
         })
     }
 
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the driver. When it has ended there is nothing left to close, and nobody to commit.
     pub(crate) fn command(&self, command: Command) {
-        self.commands
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(command);
+        let mut inbox = self.inbox();
+        if inbox.closed {
+            drop(inbox);
+            return command.end(CommitReport::default());
+        }
+        inbox.commands.push(command);
+        drop(inbox);
         self.commanded.notify_one();
     }
 
     pub(crate) fn take_commands(&self, into: &mut Vec<Command>) {
-        into.append(&mut self.commands.lock().unwrap_or_else(PoisonError::into_inner));
+        into.append(&mut self.inbox().commands);
+    }
+
+    /// No command is taken any more; what was left unheard is returned.
+    pub(crate) fn close_commands(&self) -> Vec<Command> {
+        let mut inbox = self.inbox();
+        inbox.closed = true;
+        std::mem::take(&mut inbox.commands)
     }
 
     pub(crate) fn outbox(&self) -> MutexGuard<'_, Outbox> {

@@ -1,0 +1,335 @@
+//! Futures that are dropped, drivers that end, brokers that go silent: nothing is lost, nothing hangs.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+#[path = "paused/mod.rs"]
+mod paused;
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
+use sharegroup_consumer::{FatalError, OpenError, PollError, ShareBatch};
+use sharegroup_testkit::memory::{Fault, MemoryCluster};
+use sharegroup_wire::{BrokerId, ErrorCode};
+use tokio::time::{Instant, sleep, timeout};
+
+use paused::{
+    ACKNOWLEDGE, FETCH, HEARTBEAT, MS, SECOND, accepted, available, builder, check_legal, cluster,
+    next, offsets, open,
+};
+
+/// Polls a future until it is done or has been pending more than `pendings` times; then drops it.
+async fn at_most<F: Future>(pendings: usize, future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut left = pendings;
+    poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending if left == 0 => Poll::Ready(None),
+        Poll::Pending => {
+            left -= 1;
+            Poll::Pending
+        }
+    })
+    .await
+}
+
+/// A number below `end`, different for each `state`.
+fn below(state: &mut u64, end: u64) -> u64 {
+    *state = state
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 33) % end
+}
+
+/// No delivery was settled twice.
+fn check_settled_once(cluster: &MemoryCluster) {
+    let mut settled = BTreeMap::new();
+    cluster.model(|model| {
+        for applied in model
+            .history()
+            .applied
+            .iter()
+            .filter(|applied| applied.acknowledge_type != 4)
+        {
+            *settled.entry(applied.delivery).or_insert(0) += 1;
+        }
+    });
+    assert!(settled.values().all(|count| *count == 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn t9_polls_and_commits_dropped_at_every_await_point_lose_nothing() {
+    for seed in 0..20 {
+        let (cluster, place) = cluster(3);
+        let places = cluster.model(|model| model.places());
+        let mut consumer = builder(&cluster).max_poll_records(7).build().await.unwrap();
+        let mut state = seed;
+        let mut held: Vec<ShareBatch> = Vec::new();
+        let started = Instant::now();
+        let mut produced = 0;
+        loop {
+            if produced < 100 {
+                let place = places[below(&mut state, 3) as usize];
+                cluster.model(|model| model.produce(place, 10));
+                produced += 10;
+            }
+            let pendings = below(&mut state, 4) as usize;
+            match below(&mut state, 3) {
+                0 | 1 => {
+                    let polled = at_most(pendings, timeout(100 * MS, consumer.poll())).await;
+                    if let Some(Ok(batch)) = polled {
+                        held.push(batch.unwrap().expect("not closed"));
+                    }
+                }
+                _ => {
+                    let _ = at_most(pendings, consumer.commit()).await;
+                }
+            }
+            if !held.is_empty() && below(&mut state, 2) == 0 {
+                let batch = held.swap_remove(below(&mut state, held.len() as u64) as usize);
+                batch.accept();
+            }
+            sleep(below(&mut state, 30) as u32 * MS).await;
+            let drained = places
+                .iter()
+                .map(|place| accepted(&cluster, *place).len())
+                .sum::<usize>()
+                == 100;
+            if drained && produced == 100 {
+                break;
+            }
+            assert!(
+                started.elapsed() < 300 * SECOND,
+                "wedged with seed {seed}: {:?}",
+                consumer.status()
+            );
+        }
+        let started = Instant::now();
+        assert!(
+            timeout(10 * SECOND, consumer.close(5 * SECOND))
+                .await
+                .unwrap()
+                .is_ok()
+        );
+        assert!(started.elapsed() < 5 * SECOND);
+        assert!(available(&cluster, place).is_empty());
+        check_settled_once(&cluster);
+        check_legal(&cluster);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t9_close_that_is_dropped_goes_on_and_polls_give_nothing_more() {
+    for pendings in 0..3 {
+        let (cluster, place) = cluster(1);
+        cluster.model(|model| model.produce(place, 10));
+        let mut consumer = open(&cluster).await;
+        let batch = next(&mut consumer).await;
+        cluster.model(|model| model.produce(place, 10));
+        sleep(SECOND).await;
+        batch.accept();
+        let _ = at_most(pendings, consumer.close(5 * SECOND)).await;
+        assert!(
+            timeout(10 * SECOND, consumer.poll())
+                .await
+                .unwrap()
+                .unwrap()
+                .is_none(),
+            "after {pendings}"
+        );
+        sleep(SECOND).await;
+        assert_eq!(accepted(&cluster, place), (0..10).collect::<Vec<_>>());
+        assert_eq!(available(&cluster, place), (10..20).collect::<Vec<_>>());
+        cluster.model(|model| assert_eq!(model.members().count(), 0));
+        check_legal(&cluster);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn build_that_is_dropped_leaves_nobody_behind() {
+    for pendings in 0..12 {
+        let (cluster, _) = cluster(1);
+        let _ = at_most(pendings, builder(&cluster).build()).await;
+        sleep(10 * SECOND).await;
+        cluster.model(|model| assert_eq!(model.members().count(), 0, "after {pendings}"));
+        check_legal(&cluster);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_gives_up_at_its_deadline_when_the_broker_is_silent() {
+    let (cluster, place) = cluster(1);
+    cluster.model(|model| model.produce(place, 10));
+    let mut consumer = open(&cluster).await;
+    let batch = next(&mut consumer).await;
+    consumer.pause();
+    sleep(SECOND).await;
+    cluster.faults(ACKNOWLEDGE, [Fault::Silence]);
+    batch.accept();
+    let started = Instant::now();
+    let report = consumer.close(2 * SECOND).await.unwrap();
+    assert!(
+        started.elapsed() >= 2 * SECOND && started.elapsed() < 3 * SECOND,
+        "{:?}",
+        started.elapsed()
+    );
+    assert_eq!(report.partitions[0].failed_records, 10);
+    check_legal(&cluster);
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_gives_up_at_its_deadline_when_every_broker_is_gone() {
+    let (cluster, _) = cluster(3);
+    let mut consumer = open(&cluster).await;
+    sleep(2 * SECOND).await;
+    for broker in 1..=3 {
+        cluster.set_down(BrokerId(broker), true);
+        cluster.cut(BrokerId(broker));
+    }
+    let started = Instant::now();
+    consumer.close(2 * SECOND).await.unwrap();
+    assert!(started.elapsed() <= 3 * SECOND, "{:?}", started.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn fatal_refusal_is_told_by_poll_and_hangs_no_other_call() {
+    let (cluster, place) = cluster(1);
+    cluster.model(|model| model.produce(place, 10));
+    let mut consumer = open(&cluster).await;
+    let batch = next(&mut consumer).await;
+    cluster.model(|model| {
+        model
+            .refusals
+            .insert(HEARTBEAT, [ErrorCode::InvalidRequest].into())
+    });
+    let failed = timeout(20 * SECOND, async {
+        loop {
+            match consumer.poll().await {
+                Ok(Some(_)) => {}
+                other => break other,
+            }
+        }
+    });
+    assert!(matches!(
+        failed.await.unwrap(),
+        Err(PollError::Fatal(FatalError::Refused { .. }))
+    ));
+    batch.accept();
+    // Nothing was sent: that must not look like a success.
+    let committed = timeout(10 * SECOND, consumer.commit()).await;
+    assert!(matches!(
+        committed.expect("commit hangs"),
+        Err(PollError::Fatal(_))
+    ));
+    assert!(
+        timeout(10 * SECOND, consumer.poll())
+            .await
+            .unwrap()
+            .unwrap()
+            .is_none()
+    );
+    assert!(
+        timeout(10 * SECOND, consumer.close(SECOND)).await.is_ok(),
+        "close hangs"
+    );
+    // What it held is free again: its connection is gone.
+    sleep(SECOND).await;
+    assert_eq!(available(&cluster, place).len(), 10);
+}
+
+#[test]
+fn driver_whose_runtime_ends_is_told_as_a_fault_and_hangs_nothing() {
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap()
+    };
+    let (cluster, _) = cluster(1);
+    let first = runtime();
+    let mut consumer = first.block_on(open(&cluster));
+    drop(first);
+    runtime().block_on(async {
+        assert!(matches!(
+            timeout(10 * SECOND, consumer.poll()).await,
+            Ok(Err(PollError::Bug))
+        ));
+        let committed = timeout(10 * SECOND, consumer.commit()).await;
+        assert!(matches!(
+            committed.expect("commit hangs"),
+            Err(PollError::Bug)
+        ));
+        assert!(
+            timeout(10 * SECOND, consumer.close(SECOND)).await.is_ok(),
+            "close hangs"
+        );
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn unreachable_cluster_is_named_after_the_startup_timeout() {
+    let (cluster, _) = cluster(1);
+    cluster.set_down(BrokerId(1), true);
+    let started = Instant::now();
+    let error = builder(&cluster)
+        .startup_timeout(10 * SECOND)
+        .build()
+        .await
+        .unwrap_err();
+    assert!(started.elapsed() >= 10 * SECOND && started.elapsed() < 11 * SECOND);
+    let text = error.to_string();
+    assert!(matches!(error, OpenError::NotJoined { .. }));
+    assert!(
+        text.contains("broker-1:9092") && text.contains("refused"),
+        "{text}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn share_groups_that_are_off_are_told_at_once_with_advice() {
+    let (cluster, _) = cluster(1);
+    cluster.model(|model| model.settings.share_groups_on = false);
+    let started = Instant::now();
+    let error = builder(&cluster).build().await.unwrap_err();
+    assert!(started.elapsed() < 5 * SECOND);
+    assert!(error.to_string().contains("share.version"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_consumers_share_a_partition_and_lose_nothing_when_one_vanishes() {
+    let (cluster, place) = cluster(1);
+    let mut first = builder(&cluster)
+        .records_held_max(10)
+        .build()
+        .await
+        .unwrap();
+    cluster.model(|model| {
+        for _ in 0..20 {
+            model.produce(place, 5);
+        }
+    });
+    let lost = next(&mut first).await;
+    let mut second = open(&cluster).await;
+    // The first is cut off for good.
+    cluster.faults(FETCH, [Fault::None]);
+    drop(first);
+    drop(lost);
+    let mut seen = Vec::new();
+    while accepted(&cluster, place).len() < 100 {
+        let batch = next(&mut second).await;
+        seen.extend(offsets(&batch));
+        batch.accept();
+        second.commit().await.unwrap();
+    }
+    assert!(second.close(SECOND).await.unwrap().is_ok());
+    check_settled_once(&cluster);
+    check_legal(&cluster);
+}
