@@ -29,13 +29,17 @@ pub struct AcknowledgedRun {
 
 impl AcknowledgedRun {
     fn offsets(&self) -> u64 {
-        self.last_offset.abs_diff(self.first_offset).saturating_add(1)
+        self.last_offset
+            .abs_diff(self.first_offset)
+            .saturating_add(1)
     }
 }
 
 /// The shortest batches for runs that are ascending and don't overlap.
 #[must_use]
-pub fn acknowledgement_batches(runs: impl IntoIterator<Item = AcknowledgedRun>) -> Vec<AcknowledgementBatch> {
+pub fn acknowledgement_batches(
+    runs: impl IntoIterator<Item = AcknowledgedRun>,
+) -> Vec<AcknowledgementBatch> {
     let runs = merged(runs);
     let mut batches = Vec::new();
     for stretch in runs.chunk_by(|a, b| a.last_offset.checked_add(1) == Some(b.first_offset)) {
@@ -76,7 +80,11 @@ fn encode_stretch(runs: &[AcknowledgedRun], batches: &mut Vec<AcknowledgementBat
         } else {
             let opened = (before + FRAME + 2 + size, index);
             let extended = long.map(|(cost, start)| (cost + size, start));
-            long = Some(extended.filter(|extended| *extended <= opened).unwrap_or(opened));
+            long = Some(
+                extended
+                    .filter(|extended| *extended <= opened)
+                    .unwrap_or(opened),
+            );
             best = best.min(long.unwrap_or(opened));
             best = best.min(cheapest_short(runs, &cheapest, index));
         }
@@ -97,7 +105,11 @@ fn encode_stretch(runs: &[AcknowledgedRun], batches: &mut Vec<AcknowledgementBat
 }
 
 /// The cheapest mixed batch of at most [`SHORT_TYPES_MAX`] offsets that ends with run `last`.
-fn cheapest_short(runs: &[AcknowledgedRun], cheapest: &[(u64, usize)], last: usize) -> (u64, usize) {
+fn cheapest_short(
+    runs: &[AcknowledgedRun],
+    cheapest: &[(u64, usize)],
+    last: usize,
+) -> (u64, usize) {
     let mut best = (u64::MAX, last);
     let mut total = 0;
     for (start, run) in runs.iter().enumerate().take(last + 1).rev() {
@@ -117,10 +129,21 @@ fn batch(runs: &[AcknowledgedRun]) -> Option<AcknowledgementBatch> {
         vec![first.acknowledge_type]
     } else {
         // Bounded: a mixed batch holds runs of at most MIXED_RUN_MAX offsets.
-        let types = runs.iter().map(|run| (run.acknowledge_type, usize::try_from(run.offsets()).unwrap_or(0)));
-        types.flat_map(|(kind, count)| std::iter::repeat_n(kind, count)).collect()
+        let types = runs.iter().map(|run| {
+            (
+                run.acknowledge_type,
+                usize::try_from(run.offsets()).unwrap_or(0),
+            )
+        });
+        types
+            .flat_map(|(kind, count)| std::iter::repeat_n(kind, count))
+            .collect()
     };
-    Some(AcknowledgementBatch { first_offset: first.first_offset, last_offset: last.last_offset, acknowledge_types })
+    Some(AcknowledgementBatch {
+        first_offset: first.first_offset,
+        last_offset: last.last_offset,
+        acknowledge_types,
+    })
 }
 
 #[cfg(test)]
@@ -131,13 +154,20 @@ mod tests {
     use proptest::prelude::*;
 
     fn run(first_offset: i64, last_offset: i64, acknowledge_type: i8) -> AcknowledgedRun {
-        AcknowledgedRun { first_offset, last_offset, acknowledge_type }
+        AcknowledgedRun {
+            first_offset,
+            last_offset,
+            acknowledge_type,
+        }
     }
 
     fn bytes(batches: &[AcknowledgementBatch]) -> usize {
         let request = |acknowledgement_batches| ShareFetchRequest {
             topics: vec![FetchTopic {
-                partitions: vec![FetchPartition { partition_index: 0, acknowledgement_batches }],
+                partitions: vec![FetchPartition {
+                    partition_index: 0,
+                    acknowledgement_batches,
+                }],
                 ..Default::default()
             }],
             ..Default::default()
@@ -155,7 +185,12 @@ mod tests {
                 let slice = &types[start..end];
                 let uniform = slice.iter().all(|kind| *kind == slice[0]);
                 let count = if slice.len() < 127 { 1 } else { 2 };
-                best[start] + if uniform { 19 } else { 17 + count + slice.len() }
+                best[start]
+                    + if uniform {
+                        19
+                    } else {
+                        17 + count + slice.len()
+                    }
             });
             let cheapest = ways.min().unwrap();
             best.push(cheapest);
@@ -173,7 +208,9 @@ mod tests {
 
     #[test]
     fn alternating_types_share_one_batch() {
-        let batches = acknowledgement_batches((0..500).map(|offset| run(offset, offset, 1 + (offset % 2) as i8)));
+        let batches = acknowledgement_batches(
+            (0..500).map(|offset| run(offset, offset, 1 + (offset % 2) as i8)),
+        );
         assert_eq!(batches.len(), 1);
         assert_eq!(batches[0].acknowledge_types.len(), 500);
     }
