@@ -6,6 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout, timeout_at};
+#[cfg(feature = "tls")]
+use {std::sync::Weak, tokio::sync::OwnedSemaphorePermit, tokio::time::sleep};
 
 use crate::frame::{decode_response, encode_request};
 use crate::limits::{FRAME_BYTES_MAX, IN_FLIGHT_REQUESTS_MAX};
@@ -14,7 +16,12 @@ use crate::net::address::Address;
 use crate::net::connector::Connector;
 use crate::net::error::{CallError, CloseReason, ConnectError, ConnectPhase};
 use crate::net::negotiation::{ApiVersionRange, NegotiatedVersions, negotiate};
+#[cfg(feature = "tls")]
+use crate::net::sasl::{self, Credentials};
 use crate::net::task::{Outcome, Shared, Submission, run};
+
+/// Requests that may wait for an answer beside those that have a place: one of SASL.
+const SASL_PLACES: usize = 1;
 
 /// What a connection is opened with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +40,9 @@ pub struct ConnectionOptions {
     pub software_name: String,
     /// Its version.
     pub software_version: String,
+    /// What to authenticate with (`sasl.*`). Default nothing.
+    #[cfg(feature = "tls")]
+    pub sasl: Option<Credentials>,
 }
 
 impl Default for ConnectionOptions {
@@ -45,6 +55,8 @@ impl Default for ConnectionOptions {
             frame_bytes_max: FRAME_BYTES_MAX,
             software_name: "sharegroup".to_owned(),
             software_version: env!("CARGO_PKG_VERSION").to_owned(),
+            #[cfg(feature = "tls")]
+            sasl: None,
         }
     }
 }
@@ -85,11 +97,7 @@ impl Connection {
         let stream = match timeout(options.setup_timeout, connector.connect(address)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
-                return Err(ConnectError::Io {
-                    address: address.clone(),
-                    kind: error.kind(),
-                    text: error.to_string(),
-                });
+                return Err(ConnectError::of_stream(address, &error));
             }
             Err(_) => {
                 return Err(ConnectError::Timeout {
@@ -100,7 +108,7 @@ impl Connection {
             }
         };
         let in_flight_max = options.in_flight_max.max(1);
-        let (frames, queue) = mpsc::channel(in_flight_max);
+        let (frames, queue) = mpsc::channel(in_flight_max + SASL_PLACES);
         let shared = Arc::new(Shared::new());
         let link = Link {
             address: address.clone(),
@@ -120,10 +128,49 @@ impl Connection {
             phase: ConnectPhase::ApiVersions,
             after: options.setup_timeout,
         })??;
-        tracing::debug!(%address, "Connected.");
-        Ok(Self {
+        let connection = Self {
             inner: Arc::new(Inner { link, versions }),
-        })
+        };
+        #[cfg(feature = "tls")]
+        connection.authenticate(options, started).await?;
+        tracing::debug!(%address, "Connected.");
+        Ok(connection)
+    }
+
+    /// Authenticates where there are credentials, within the setup time.
+    #[cfg(feature = "tls")]
+    async fn authenticate(
+        &self,
+        options: &ConnectionOptions,
+        started: Instant,
+    ) -> Result<(), ConnectError> {
+        let Some(credentials) = &options.sasl else {
+            return Ok(());
+        };
+        let Inner { link, versions } = &*self.inner;
+        let authenticated = timeout_at(
+            started + options.setup_timeout,
+            sasl::authenticate(link, versions, credentials),
+        )
+        .await
+        .map_err(|_| ConnectError::Timeout {
+            address: link.address.clone(),
+            phase: ConnectPhase::Authentication,
+            after: options.setup_timeout,
+        })?;
+        let lifetime = authenticated.map_err(|source| ConnectError::Authentication {
+            address: link.address.clone(),
+            source,
+        })?;
+        if let Some(lifetime) = lifetime {
+            tokio::spawn(keep_authenticated(
+                Arc::downgrade(&self.inner),
+                Arc::clone(&link.shared),
+                credentials.clone(),
+                lifetime,
+            ));
+        }
+        Ok(())
     }
 
     /// Where it leads.
@@ -229,6 +276,41 @@ impl Connection {
     }
 }
 
+/// Authenticates again before each end of the session, on the same connection (KIP-368), until one
+/// of both ends.
+#[cfg(feature = "tls")]
+async fn keep_authenticated(
+    connection: Weak<Inner>,
+    shared: Arc<Shared>,
+    credentials: Credentials,
+    mut lifetime: Duration,
+) {
+    loop {
+        tokio::select! {
+            _ = shared.closed() => return,
+            () = sleep(sasl::reauthenticate_after(lifetime)) => {}
+        }
+        // Without a handle there is nobody to stay authenticated for.
+        let Some(inner) = connection.upgrade() else {
+            return;
+        };
+        let Some(alone) = inner.link.alone().await else {
+            return;
+        };
+        let authenticated = sasl::authenticate(&inner.link, &inner.versions, &credentials).await;
+        drop(alone);
+        match authenticated {
+            Ok(Some(next)) => lifetime = next,
+            Ok(None) => return,
+            Err(error) => {
+                shared.close(CloseReason::Authentication(error));
+                return;
+            }
+        }
+        tracing::debug!(address = %inner.link.address, "Authenticated again.");
+    }
+}
+
 /// A connection before its versions are known.
 #[derive(Debug)]
 pub(super) struct Link {
@@ -251,11 +333,7 @@ impl Link {
         timeout: Duration,
     ) -> Result<Bytes, CallError> {
         let (address, api) = (|| self.address.clone(), R::NAME);
-        let not_connected = |reason| CallError::NotConnected {
-            address: address(),
-            api,
-            reason,
-        };
+        let not_connected = |reason| self.not_connected(api, reason);
         if let Some(reason) = self.shared.close_reason() {
             return Err(not_connected(reason));
         }
@@ -273,21 +351,75 @@ impl Link {
                 });
             }
         };
+        self.submit(
+            request,
+            version,
+            Submission {
+                api,
+                timeout,
+                deadline,
+                place: Some(place),
+            },
+        )
+        .await
+    }
+
+    /// As [`exchange`](Self::exchange), for requests of SASL: beside the places of all others, which
+    /// [`alone`](Self::alone) may hold. One at a time.
+    #[cfg(feature = "tls")]
+    pub(super) async fn exchange_apart<R: Request>(
+        &self,
+        request: &R,
+        version: i16,
+    ) -> Result<Bytes, CallError> {
+        let timeout = self.request_timeout;
+        let deadline = Instant::now() + timeout;
+        self.submit(
+            request,
+            version,
+            Submission {
+                api: R::NAME,
+                timeout,
+                deadline,
+                place: None,
+            },
+        )
+        .await
+    }
+
+    /// Waits until no request is on its way, and keeps others waiting while the value lives. `None`
+    /// when the connection ends before.
+    #[cfg(feature = "tls")]
+    async fn alone(&self) -> Option<OwnedSemaphorePermit> {
+        let all = u32::try_from(self.in_flight_max).unwrap_or(u32::MAX);
+        tokio::select! {
+            _ = self.shared.closed() => None,
+            places = Arc::clone(&self.places).acquire_many_owned(all) => places.ok(),
+        }
+    }
+
+    fn not_connected(&self, api: &'static str, reason: CloseReason) -> CallError {
+        CallError::NotConnected {
+            address: self.address.clone(),
+            api,
+            reason,
+        }
+    }
+
+    async fn submit<R: Request>(
+        &self,
+        request: &R,
+        version: i16,
+        submission: Submission,
+    ) -> Result<Bytes, CallError> {
+        let address = || self.address.clone();
+        let Submission { api, timeout, .. } = submission;
         let answer = self
             .shared
-            .submit(
-                Submission {
-                    api,
-                    timeout,
-                    deadline,
-                    place,
-                },
-                &self.frames,
-                |correlation_id| {
-                    encode_request(request, version, correlation_id, self.client_id.as_deref())
-                },
-            )
-            .map_err(not_connected)?;
+            .submit(submission, &self.frames, |correlation_id| {
+                encode_request(request, version, correlation_id, self.client_id.as_deref())
+            })
+            .map_err(|reason| self.not_connected(api, reason))?;
         match answer.await {
             Ok(Outcome::Answer(frame)) => Ok(frame),
             Ok(Outcome::Timeout) => Err(CallError::Timeout {

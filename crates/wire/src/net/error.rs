@@ -10,6 +10,8 @@ use crate::error::DecodeError;
 use crate::error_code::ErrorCode;
 use crate::net::address::Address;
 use crate::net::negotiation::ApiVersionRange;
+use crate::net::sasl::SaslError;
+use crate::net::tls::TlsError;
 
 /// How far [`Connection::open`](crate::net::Connection::open) had come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,12 +21,15 @@ pub enum ConnectPhase {
     Connect,
     /// Waiting for the answer to ApiVersions.
     ApiVersions,
+    /// Authenticating with SASL.
+    Authentication,
 }
 
 impl fmt::Display for ConnectPhase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Connect => "connecting",
+            Self::Authentication => "authenticating",
             Self::ApiVersions => "waiting for the answer to ApiVersions",
         })
     }
@@ -63,6 +68,22 @@ pub enum ConnectError {
         #[source]
         reason: CloseReason,
     },
+    /// The connection could not be secured, or was refused for its certificates.
+    #[error("no secure connection to {address}: {source}")]
+    Tls {
+        /// Where to.
+        address: Address,
+        /// Why.
+        source: TlsError,
+    },
+    /// The client could not authenticate.
+    #[error("not authenticated at {address}: {source}")]
+    Authentication {
+        /// Where.
+        address: Address,
+        /// Why.
+        source: SaslError,
+    },
     /// The broker refused ApiVersions.
     #[error("{address} refused ApiVersions: {code}: {}", .code.sentence())]
     Broker {
@@ -86,10 +107,39 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
+    /// An error of a [`Connector`](crate::net::Connector), which may have one of TLS or SASL inside.
+    pub(super) fn of_stream(address: &Address, error: &io::Error) -> Self {
+        let address = address.clone();
+        if let Some(source) = TlsError::of(error) {
+            let source = source.clone();
+            Self::Tls { address, source }
+        } else if let Some(source) = error.get_ref().and_then(|inner| inner.downcast_ref()) {
+            let source = SaslError::clone(source);
+            Self::Authentication { address, source }
+        } else {
+            Self::Io {
+                address,
+                kind: error.kind(),
+                text: error.to_string(),
+            }
+        }
+    }
+
+    /// The end of a connection before it was ready for use.
+    pub(super) fn closed(address: &Address, reason: CloseReason) -> Self {
+        let address = address.clone();
+        match reason {
+            CloseReason::Tls(source) => Self::Tls { address, source },
+            reason => Self::Closed { address, reason },
+        }
+    }
+
     /// Whether trying again later may help. A peer that speaks another protocol will go on doing so.
     #[must_use]
     pub const fn is_retriable(&self) -> bool {
         match self {
+            Self::Tls { source, .. } => source.is_retriable(),
+            Self::Authentication { source, .. } => source.is_retriable(),
             Self::Io { kind, .. } => !matches!(
                 kind,
                 io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied
@@ -110,6 +160,8 @@ impl ConnectError {
             Self::Io { address, .. }
             | Self::Timeout { address, .. }
             | Self::Closed { address, .. }
+            | Self::Tls { address, .. }
+            | Self::Authentication { address, .. }
             | Self::Broker { address, .. }
             | Self::Unsupported { address, .. } => address,
         }
@@ -260,6 +312,12 @@ pub enum CloseReason {
         /// Its text.
         text: String,
     },
+    /// TLS: most often a refusal of our certificate, which in TLS 1.3 comes after the handshake.
+    #[error(transparent)]
+    Tls(TlsError),
+    /// The client could not authenticate again before its session ended (KIP-368).
+    #[error("not authenticated again: {0}")]
+    Authentication(#[source] SaslError),
     /// The peer answered with a TLS alert.
     #[error(
         "the peer answered with a TLS alert: its port expects TLS; use a plaintext port or turn TLS on (security.protocol)"
@@ -308,6 +366,8 @@ impl CloseReason {
     #[must_use]
     pub const fn is_retriable(&self) -> bool {
         match self {
+            Self::Tls(error) => error.is_retriable(),
+            Self::Authentication(error) => error.is_retriable(),
             Self::ByUs
             | Self::ByPeer
             | Self::ByPeerInsideFrame { .. }
@@ -325,6 +385,9 @@ impl CloseReason {
 
 impl From<io::Error> for CloseReason {
     fn from(error: io::Error) -> Self {
+        if let Some(tls) = TlsError::of(&error) {
+            return Self::Tls(tls.clone());
+        }
         Self::Io {
             kind: error.kind(),
             text: error.to_string(),

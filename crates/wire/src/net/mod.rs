@@ -5,14 +5,26 @@
 //! also runs under paused time against an in-memory peer.
 
 mod address;
+#[cfg(feature = "tls")]
+mod base64;
 mod connection;
 mod connector;
 mod error;
 mod negotiation;
+pub mod sasl;
+#[cfg(feature = "tls")]
+mod secret;
+#[cfg(feature = "tls")]
+mod security;
 mod task;
+pub mod tls;
 
 pub use address::{Address, AddressError};
 pub use connection::{Connection, ConnectionOptions};
 pub use connector::{BoxStream, ConnectFuture, Connector, Stream, TcpConnector};
 pub use error::{CallError, CloseReason, ConnectError, ConnectPhase};
 pub use negotiation::{ApiVersionRange, NegotiatedVersions};
+#[cfg(feature = "tls")]
+pub use secret::Secret;
+#[cfg(feature = "tls")]
+pub use security::{KeyError, SecurityConfig, SecurityError, SecurityProtocol};

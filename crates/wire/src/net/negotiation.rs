@@ -145,21 +145,19 @@ async fn ask(
     version: i16,
 ) -> Result<ApiVersionsResponse, ConnectError> {
     let address = || link.address.clone();
-    let frame =
-        link.exchange(request, version, options.setup_timeout)
-            .await
-            .map_err(|error| match error {
-                CallError::NotConnected { reason, .. }
-                | CallError::ConnectionLost { reason, .. } => ConnectError::Closed {
-                    address: address(),
-                    reason,
-                },
-                _ => ConnectError::Timeout {
-                    address: address(),
-                    phase: ConnectPhase::ApiVersions,
-                    after: options.setup_timeout,
-                },
-            })?;
+    let frame = link
+        .exchange(request, version, options.setup_timeout)
+        .await
+        .map_err(|error| match error {
+            CallError::NotConnected { reason, .. } | CallError::ConnectionLost { reason, .. } => {
+                ConnectError::closed(&link.address, reason)
+            }
+            _ => ConnectError::Timeout {
+                address: address(),
+                phase: ConnectPhase::ApiVersions,
+                after: options.setup_timeout,
+            },
+        })?;
     decode(&frame, version).map_err(|source| ConnectError::Closed {
         address: address(),
         reason: CloseReason::Decode {

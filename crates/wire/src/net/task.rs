@@ -40,7 +40,7 @@ struct Waiting {
     timeout: Duration,
     deadline: Instant,
     answer: oneshot::Sender<Outcome>,
-    _place: OwnedSemaphorePermit,
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 /// What a call gets.
@@ -60,7 +60,8 @@ pub(super) struct Submission {
     pub(super) api: &'static str,
     pub(super) timeout: Duration,
     pub(super) deadline: Instant,
-    pub(super) place: OwnedSemaphorePermit,
+    /// `None` for a request of SASL, of which there is one at a time.
+    pub(super) place: Option<OwnedSemaphorePermit>,
 }
 
 impl Shared {
@@ -92,8 +93,8 @@ impl Shared {
         }
         let correlation_id = CorrelationId(state.correlation_id);
         state.correlation_id = state.correlation_id.checked_add(1).unwrap_or(0);
-        // INVARIANT: the channel has a place for each permit of the semaphore, and the caller holds
-        // one, so it is never full; it is closed only when the task is gone.
+        // INVARIANT: the channel has a place for each permit of the semaphore and one for SASL, and
+        // the caller holds one or is SASL's only request, so it is never full; it is closed only when the task is gone.
         if frames.try_send(encode(correlation_id)).is_err() {
             return Err(CloseReason::ByUs);
         }
