@@ -16,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use sharegroup_session::{Acknowledgement, AcquireMode};
-use sharegroup_testkit::model::{Place, Slot};
+use sharegroup_testkit::model::Place;
 use sharegroup_wire::{BrokerId, ErrorCode};
 
 use world::{Act, MS, Random, SECOND, World};
@@ -28,7 +28,6 @@ const BATCH_MAX: u64 = 60;
 struct Run {
     world: World,
     random: Random,
-    rejected: BTreeSet<(Place, i64)>,
     /// Longest time of a handler.
     handling_max: Duration,
     /// Applications misbehave and brokers move.
@@ -59,7 +58,6 @@ impl Run {
         let mut run = Self {
             world,
             random,
-            rejected: BTreeSet::new(),
             handling_max,
             trouble: true,
             held_max,
@@ -80,7 +78,9 @@ impl Run {
         let linger = self.random.duration(Duration::ZERO, 50 * MS);
         let request_timeout = self.random.duration(SECOND, 10 * SECOND);
         let held_max = self.held_max;
+        let credit_adapts = self.random.percent(50);
         self.world.add_client(|config| {
+            config.credit_adapts = credit_adapts;
             config.records_held_max = held_max as u32;
             config.acquire_mode = mode;
             config.acknowledge_linger = linger;
@@ -202,14 +202,14 @@ impl Run {
         self.handle_fresh();
     }
 
-    fn note_rejected(&mut self) {
-        for place in self.world.cluster.places() {
-            for offset in self.world.cluster.offsets(place, |slot| {
-                matches!(slot, Slot::Archived { exhausted: false })
-            }) {
-                self.rejected.insert((place, offset));
-            }
-        }
+    /// Offsets that a client rejected.
+    fn rejected(&self) -> BTreeSet<(Place, i64)> {
+        let applied = self.world.cluster.history().applied.iter();
+        let rejected = applied
+            .filter(|applied| applied.acknowledge_type == Acknowledgement::Reject.wire_type());
+        rejected
+            .map(|applied| (applied.place, applied.offset))
+            .collect()
     }
 
     fn is_drained(&self) -> bool {
@@ -260,7 +260,6 @@ impl Run {
         self.trouble = false;
         self.world.network.chaos_percent = 0;
         self.handling_max = 20 * MS;
-        self.note_rejected();
         self.add_client();
         self.world
             .clients
@@ -277,14 +276,13 @@ impl Run {
                 self.world.now - self.world.start
             );
             self.turn();
-            self.note_rejected();
         }
         for client in 0..self.world.clients.len() {
             self.world.close(client);
         }
         self.world.run_for(SECOND);
         self.world.check();
-        self.world.check_drained(&self.rejected);
+        self.world.check_drained(&self.rejected());
     }
 }
 

@@ -217,7 +217,12 @@ impl SharePartition {
 
     /// Whether a fetch would get anything.
     pub(super) fn has_available(&self, settings: &Settings) -> bool {
-        (self.start_offset..self.log_end).any(|offset| self.may_be_acquired(offset, settings))
+        let fresh = self.acquired_end();
+        (fresh < self.log_end && self.may_be_acquired(fresh, settings))
+            || self
+                .entries
+                .values()
+                .any(|entry| entry.slot == Slot::Available)
     }
 
     /// Acquires what the terms allow.
