@@ -293,7 +293,7 @@ impl Show {
             return Ok(Exit::CutOff(sign));
         }
         let what = format!(
-            "{} written by {} of the sink `file`, {} records/s",
+            "{} written to files by {}, {} records/s",
             plural(ended.status.totals().written, "order"),
             plural(self.args.tasks.into(), "task"),
             count(ended.records_per_second())

@@ -14,7 +14,7 @@ pub(super) struct Steps {
 }
 
 /// Width of a step's text.
-const WIDTH: usize = 66;
+const WIDTH: usize = 68;
 const SPINNER: [&str; 8] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧"];
 
 impl Steps {
