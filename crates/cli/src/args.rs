@@ -5,7 +5,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::exit::EXIT_CODES;
 use crate::{consume, produce, quickstart, run, topics};
 
-/// Moves records from Kafka share groups (KIP-932) into sinks: no JVM, Kafka Connect's configuration files.
+/// Moves records from Kafka share groups (KIP-932) into sinks; no JVM, Kafka Connect's files
 #[derive(Debug, Parser)]
 #[command(
     name = "sharegroup",
@@ -24,8 +24,8 @@ pub(crate) struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  sharegroup quickstart                              see it work: a real Kafka, 200,000 orders, two tasks, files
-  sharegroup run worker.properties sink.properties   the work: arguments and files as connect-standalone takes them
+  sharegroup quickstart                              see it work, from a real Kafka to files
+  sharegroup run worker.properties sink.properties   the work; files as for connect-standalone
   sharegroup consume --topic orders                  print a topic as a member of a share group
   sharegroup produce --topic orders < lines.txt      one record per line
   sharegroup topics create --topic orders --partitions 4
@@ -62,10 +62,10 @@ impl Command {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Logging")]
 pub(crate) struct LogArgs {
-    /// How logs are written to standard error: lines for people, or one JSON object each
+    /// How logs are written to standard error
     #[arg(long = "log-format", global = true, value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
     pub(crate) format: LogFormat,
-    /// error, warn, info, debug, trace, or a filter as RUST_LOG takes it: warn,sharegroup_consumer=debug
+    /// error, warn, info, debug, trace, or a filter as RUST_LOG takes it
     #[arg(long = "log-level", global = true, value_name = "FILTER")]
     pub(crate) level: Option<String>,
 }

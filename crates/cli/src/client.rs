@@ -25,10 +25,10 @@ pub(crate) struct ClientArgs {
         visible_alias = "bootstrap-servers"
     )]
     bootstrap_server: String,
-    /// A file of client settings, Java properties or JSON
+    /// A file of client settings, properties or JSON (also --consumer-config, --producer-config)
     #[arg(long, value_name = "FILE", aliases = ["consumer-config", "consumer.config", "producer-config", "producer.config"])]
     command_config: Option<PathBuf>,
-    /// A client setting; counts more than the file
+    /// A client setting, over the file's (also --consumer-property, --producer-property)
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value, aliases = ["consumer-property", "producer-property"])]
     command_property: Vec<(String, String)>,
     /// Give up when the cluster can't be reached for this long

@@ -28,10 +28,11 @@ use format::{Fields, RecordFormat};
 
 /// Print records as a member of a share group
 ///
-/// A record is accepted once it is printed and flushed; what is not printed is released at the end and goes to the
-/// group's other members. Options are those of kafka-console-share-consumer.
+/// A record is accepted once it is printed and flushed; what is not printed is released at the
+/// end and goes to the group's other members.
+/// Options are those of kafka-console-share-consumer.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(verbatim_doc_comment, after_help = EXAMPLES)]
 pub(crate) struct ConsumeArgs {
     #[command(flatten)]
     client: ClientArgs,
@@ -47,12 +48,17 @@ pub(crate) struct ConsumeArgs {
     /// End when no record has come for so many milliseconds
     #[arg(long, value_name = "MS")]
     timeout_ms: Option<u64>,
-    /// Start a new group at the first record: sets share.auto.offset.reset=earliest on the group where nobody has set it
+    /// Start a new group at the first record
+    ///
+    /// Sets share.auto.offset.reset=earliest on the group, where nobody has set it.
     #[arg(long)]
     from_beginning: bool,
-    /// What is printed: print.timestamp, print.partition, print.offset, print.delivery, print.epoch, print.headers,
-    /// print.key, print.value (true or false), key.separator, line.separator, headers.separator, null.literal
-    #[arg(long = "property", value_name = "KEY=VALUE", value_parser = key_value, alias = "formatter-property")]
+    /// What is printed, such as print.key=true
+    ///
+    /// print.timestamp, print.partition, print.offset, print.delivery, print.epoch,
+    /// print.headers, print.key, print.value: true or false
+    /// key.separator, line.separator, headers.separator, null.literal: text, \t is a tab
+    #[arg(long = "property", verbatim_doc_comment, value_name = "KEY=VALUE", value_parser = key_value, alias = "formatter-property")]
     properties: Vec<(String, String)>,
     /// Reject records that can't be read, instead of ending
     #[arg(long)]
@@ -60,7 +66,7 @@ pub(crate) struct ConsumeArgs {
     /// Reject what is printed: it is archived
     #[arg(long, conflicts_with = "release")]
     reject: bool,
-    /// Release what is printed: it comes again, at most as often as the group's delivery limit allows
+    /// Release what is printed: it comes again, as often as the group's delivery limit allows
     #[arg(long)]
     release: bool,
 }
@@ -70,7 +76,7 @@ Examples:
   sharegroup consume --topic orders --from-beginning --timeout-ms 5000
   sharegroup consume --topic orders --group billing --property print.key=true --property print.delivery=true
   sharegroup consume --topic orders --max-messages 10 | jq .customer
-  sharegroup consume --topic orders --consumer-property max.poll.records=50 --consumer-property client.rack=eu-1";
+  sharegroup consume --topic orders --consumer-property max.poll.records=50";
 
 /// Keys of `--consumer-property` besides the client's.
 const KEYS: [&str; 8] = [

@@ -28,10 +28,10 @@ pub(crate) use sender::Sender;
 
 /// Write lines of standard input, or of a file, to a topic: one record each
 ///
-/// Every record is confirmed by all in-sync replicas (acks=all) and written once (idempotent). Ctrl-C stops reading;
-/// what was read is written.
+/// Every record is confirmed by all in-sync replicas (acks=all) and written once (idempotent).
+/// Ctrl-C stops reading; what was read is written.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(verbatim_doc_comment, after_help = EXAMPLES)]
 pub(crate) struct ProduceArgs {
     #[command(flatten)]
     client: ClientArgs,

@@ -29,12 +29,13 @@ use crate::signals::{Sign, Signals};
 use orders::{Orders, Tally};
 use steps::Steps;
 
-/// See it work: a real Kafka in a temporary folder, seeded orders, two tasks that write files, and the count
+/// See it work: a real Kafka, seeded orders, two tasks that write files, and the count
 ///
-/// Needs Java 17 or newer, and Maven for Kafka's jars, which are fetched once and kept in ~/.cache/sharegroup.
-/// Kafka listens on 127.0.0.1 only and is gone afterwards; the files stay.
+/// Needs Java 17 or newer, and Maven for Kafka's jars, which are fetched once and kept in
+/// ~/.cache/sharegroup. Kafka lives in a temporary folder, listens on 127.0.0.1 only and is
+/// gone afterwards; the files stay.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(verbatim_doc_comment, after_help = EXAMPLES)]
 pub(crate) struct QuickstartArgs {
     /// The folder for the files; a new temporary one when not given
     #[arg(long, value_name = "FOLDER")]
@@ -63,7 +64,7 @@ const EXAMPLES: &str = "\
 Examples:
   sharegroup quickstart
   sharegroup quickstart --dir ./orders --records 1000000 --tasks 4
-  sharegroup quickstart --keep-running     then, elsewhere: sharegroup consume --topic orders --bootstrap-server ...";
+  sharegroup quickstart --keep-running     and try other commands on that Kafka";
 
 const TOPIC: &str = "orders";
 const CONNECTOR: &str = "quickstart";

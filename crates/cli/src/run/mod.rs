@@ -32,12 +32,14 @@ pub(crate) use watch::IdleOptions;
 
 /// Run sinks: a worker file and a file for each connector, as connect-standalone takes them
 ///
-/// Files are Java properties or JSON with Kafka Connect's keys. Each task is a member of the connector's share group;
-/// run the same command on more machines for more throughput. A record is accepted only after it is written and flushed.
+/// Files are Java properties or JSON with Kafka Connect's keys. Each task is a member of the
+/// connector's share group; run the same command on more machines for more throughput.
+/// A record is accepted only after it is written and flushed.
+///
 /// SIGTERM or Ctrl-C finishes what is held, releases the rest and leaves the group within
-/// task.shutdown.graceful.timeout.ms (default 5 s); a second signal ends at once.
+/// task.shutdown.graceful.timeout.ms (5 s by default); a second signal ends at once.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::EXIT_CODES))]
+#[command(verbatim_doc_comment, after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::EXIT_CODES))]
 pub(crate) struct RunArgs {
     /// The worker's settings: bootstrap.servers and so on
     #[arg(value_name = "WORKER.properties")]
@@ -45,13 +47,14 @@ pub(crate) struct RunArgs {
     /// The connectors' settings, one file each
     #[arg(value_name = "CONNECTOR.properties", required = true)]
     connectors: Vec<PathBuf>,
-    /// End with code 0 once nothing has arrived for this long, everything is acknowledged, and the group has no lag
+    /// End with code 0 when nothing has arrived for this long and the group has no lag
     ///
-    /// Counted from when every connector has partitions assigned and their leaders have answered. Lag is the whole
-    /// group's: with several processes in a group each ends when all is done. At least 500ms.
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    /// Counted from when every connector has partitions assigned and their leaders have
+    /// answered; everything written must be acknowledged, too. The lag is that of the whole
+    /// group: with several processes in a group each ends when all is done. At least 500ms.
+    #[arg(long, verbatim_doc_comment, value_name = "DURATION", value_parser = duration::parse)]
     exit_when_idle: Option<Duration>,
-    /// With --exit-when-idle: end with code 3 when not idle, but no record has arrived or was settled for this long
+    /// End with code 3 when not idle, but no record arrived or was settled for this long
     #[arg(long, value_name = "DURATION", default_value = "120s", value_parser = duration::parse, requires = "exit_when_idle")]
     exit_when_idle_max: Duration,
     /// A task fails when it can't reach the cluster for this long at its start
