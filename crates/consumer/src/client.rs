@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "tls")]
+use sharegroup_wire::net::SecurityConfig;
 use sharegroup_wire::net::{Address, ConnectionOptions, Connector, TcpConnector};
 
 use crate::backoff::{Backoff, Jitter};
@@ -26,7 +28,7 @@ pub struct ClientConfig {
     pub bootstrap_servers: Vec<Address>,
     /// Name of the client for the broker's logs and quotas (`client.id`). Default none.
     pub client_id: Option<String>,
-    /// How streams are opened. Default TCP.
+    /// How streams are opened, below TLS. Default TCP.
     pub connector: Arc<dyn Connector>,
     /// Time for one request and its answer (`request.timeout.ms`). Default 30 s.
     pub request_timeout: Duration,
@@ -46,6 +48,9 @@ pub struct ClientConfig {
     pub metadata_max_age: Duration,
     /// Seed of the spread of pauses. Default random.
     pub seed: u64,
+    /// TLS and SASL (`security.protocol`, `ssl.*`, `sasl.*`). Default neither.
+    #[cfg(feature = "tls")]
+    pub security: SecurityConfig,
 }
 
 impl ClientConfig {
@@ -67,14 +72,20 @@ impl ClientConfig {
             connection_setup_timeout: Duration::from_secs(10),
             metadata_max_age: Duration::from_secs(300),
             seed: Jitter::random_seed(),
+            #[cfg(feature = "tls")]
+            security: SecurityConfig::default(),
         })
     }
 
     /// Sets the value of one of Kafka's keys. `false` = not a client key, nothing changed.
     ///
     /// # Errors
-    /// [`ConfigError`] when the value is not one of the key's.
+    /// [`ConfigError`] when the value is not one of the key's; [`ConfigError::NoTls`] for a
+    /// `security.protocol` other than PLAINTEXT in a build without the feature `tls`.
     pub fn set(&mut self, key: &str, value: &str) -> Result<bool, ConfigError> {
+        if self.set_security(key, value)? {
+            return Ok(true);
+        }
         let slot = match key {
             BOOTSTRAP_SERVERS => {
                 self.bootstrap_servers = servers(value)?;
@@ -98,21 +109,52 @@ impl ClientConfig {
         Ok(true)
     }
 
-    /// The keys that [`set`](Self::set) knows.
+    #[cfg(feature = "tls")]
+    fn set_security(&mut self, key: &str, value: &str) -> Result<bool, ConfigError> {
+        Ok(self.security.set(key, value)?)
+    }
+
+    /// Without TLS and SASL their keys have no effect, as with PLAINTEXT in a build that has them.
+    #[cfg(not(feature = "tls"))]
+    #[expect(
+        clippy::unused_self,
+        clippy::needless_pass_by_ref_mut,
+        reason = "the same call in both builds"
+    )]
+    fn set_security(&mut self, key: &str, value: &str) -> Result<bool, ConfigError> {
+        if key == "security.protocol" && !value.trim().eq_ignore_ascii_case("PLAINTEXT") {
+            return Err(ConfigError::NoTls {
+                protocol: value.trim().to_owned(),
+            });
+        }
+        Ok(key == "security.protocol" || key.starts_with("ssl.") || key.starts_with("sasl."))
+    }
+
+    /// Checks that the keys of TLS and SASL work together, and reads the files that they name. What
+    /// is wrong with them shows as an error of each connection otherwise.
+    ///
+    /// # Errors
+    /// `ConfigError::Security`, which exists with the feature `tls` only.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        #[cfg(feature = "tls")]
+        self.security.check()?;
+        Ok(())
+    }
+
+    /// The keys that [`set`](Self::set) knows; those of TLS and SASL with the feature `tls` only,
+    /// since they have no effect without.
     #[must_use]
     pub const fn keys() -> &'static [&'static str] {
-        &[
-            BOOTSTRAP_SERVERS,
-            "client.id",
-            "request.timeout.ms",
-            "default.api.timeout.ms",
-            "retry.backoff.ms",
-            "retry.backoff.max.ms",
-            "reconnect.backoff.ms",
-            "reconnect.backoff.max.ms",
-            "socket.connection.setup.timeout.ms",
-            "metadata.max.age.ms",
-        ]
+        KEYS
+    }
+
+    /// With a connector that does what the security keys say.
+    pub(crate) fn secured(self) -> Self {
+        #[cfg(feature = "tls")]
+        let connector = self.security.connector(self.connector);
+        #[cfg(not(feature = "tls"))]
+        let connector = self.connector;
+        Self { connector, ..self }
     }
 
     pub(crate) fn connection_options(&self) -> ConnectionOptions {
@@ -120,6 +162,9 @@ impl ClientConfig {
             client_id: self.client_id.clone(),
             request_timeout: self.request_timeout,
             setup_timeout: self.connection_setup_timeout,
+            // Where they can't be made of the keys, the connector refuses with the reason.
+            #[cfg(feature = "tls")]
+            sasl: self.security.credentials().ok().flatten(),
             ..ConnectionOptions::default()
         }
     }
@@ -140,6 +185,53 @@ impl ClientConfig {
 }
 
 const BOOTSTRAP_SERVERS: &str = "bootstrap.servers";
+
+const KEYS: &[&str] = &[
+    BOOTSTRAP_SERVERS,
+    "client.id",
+    "request.timeout.ms",
+    "default.api.timeout.ms",
+    "retry.backoff.ms",
+    "retry.backoff.max.ms",
+    "reconnect.backoff.ms",
+    "reconnect.backoff.max.ms",
+    "socket.connection.setup.timeout.ms",
+    "metadata.max.age.ms",
+    #[cfg(feature = "tls")]
+    "security.protocol",
+    #[cfg(feature = "tls")]
+    "ssl.truststore.location",
+    #[cfg(feature = "tls")]
+    "ssl.truststore.type",
+    #[cfg(feature = "tls")]
+    "ssl.truststore.password",
+    #[cfg(feature = "tls")]
+    "ssl.truststore.certificates",
+    #[cfg(feature = "tls")]
+    "ssl.keystore.location",
+    #[cfg(feature = "tls")]
+    "ssl.keystore.type",
+    #[cfg(feature = "tls")]
+    "ssl.keystore.password",
+    #[cfg(feature = "tls")]
+    "ssl.keystore.certificate.chain",
+    #[cfg(feature = "tls")]
+    "ssl.keystore.key",
+    #[cfg(feature = "tls")]
+    "ssl.key.password",
+    #[cfg(feature = "tls")]
+    "ssl.endpoint.identification.algorithm",
+    #[cfg(feature = "tls")]
+    "ssl.enabled.protocols",
+    #[cfg(feature = "tls")]
+    "ssl.protocol",
+    #[cfg(feature = "tls")]
+    "sasl.mechanism",
+    #[cfg(feature = "tls")]
+    "sasl.jaas.config",
+    #[cfg(feature = "tls")]
+    "sasl.oauthbearer.token.endpoint.url",
+];
 
 fn servers(list: &str) -> Result<Vec<Address>, ConfigError> {
     Address::parse_list(list).map_err(|source| ConfigError::Address {
@@ -172,16 +264,66 @@ mod tests {
     fn every_listed_key_is_known_and_others_are_not() {
         let mut config = ClientConfig::new("a:1").unwrap();
         for key in ClientConfig::keys() {
-            let value = if *key == BOOTSTRAP_SERVERS {
-                "b:2"
-            } else {
-                "1234"
+            let value = match *key {
+                BOOTSTRAP_SERVERS => "b:2",
+                "security.protocol" => "PLAINTEXT",
+                "ssl.truststore.type" | "ssl.keystore.type" => "PEM",
+                "ssl.endpoint.identification.algorithm" => "https",
+                "ssl.enabled.protocols" | "ssl.protocol" => "TLSv1.3",
+                "sasl.jaas.config" => "PlainLoginModule required;",
+                "sasl.oauthbearer.token.endpoint.url" => "file:/token",
+                _ => "1234",
             };
             assert_eq!(config.set(key, value), Ok(true), "{key}");
         }
         assert_eq!(config.bootstrap_servers, [Address::new("b", 2)]);
         assert_eq!(config.request_timeout, Duration::from_millis(1234));
         assert_eq!(config.set("group.id", "g"), Ok(false));
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn every_key_of_security_is_listed() {
+        for key in SecurityConfig::keys() {
+            assert!(ClientConfig::keys().contains(&key), "{key}");
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn security_keys_work_in_any_order_and_their_secrets_never_show() {
+        let mut config = ClientConfig::new("a:1").unwrap();
+        for (key, value) in [
+            (
+                "sasl.jaas.config",
+                "ScramLoginModule required username=\"u\" password=\"hush\";",
+            ),
+            ("ssl.keystore.password", "hush"),
+            ("sasl.mechanism", "SCRAM-SHA-256"),
+            ("security.protocol", "SASL_SSL"),
+        ] {
+            assert_eq!(config.set(key, value), Ok(true), "{key}");
+        }
+        assert_eq!(config.check(), Ok(()));
+        let options = config.connection_options();
+        assert!(options.sasl.is_some());
+        let config = config.secured();
+        assert!(!format!("{config:?} {options:?}").contains("hush"));
+        assert!(format!("{:?}", config.connector).contains("TlsConnector"));
+        let mut config = ClientConfig::new("a:1").unwrap();
+        config.set("security.protocol", "SASL_PLAINTEXT").unwrap();
+        let error = config.check().unwrap_err().to_string();
+        assert!(error.contains("sasl.mechanism"), "{error}");
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[test]
+    fn a_build_without_tls_says_so() {
+        let mut config = ClientConfig::new("a:1").unwrap();
+        assert_eq!(config.set("security.protocol", "plaintext"), Ok(true));
+        assert_eq!(config.set("sasl.jaas.config", "x"), Ok(true));
+        let error = config.set("security.protocol", "SASL_SSL").unwrap_err();
+        assert!(error.to_string().contains("without TLS"), "{error}");
     }
 
     #[test]

@@ -31,6 +31,22 @@ pub enum ConfigError {
         /// What is wrong with it.
         source: AddressError,
     },
+    /// This program has no TLS and no SASL.
+    #[error(
+        "`security.protocol` is `{protocol}`, but this program was built without TLS and SASL (cargo feature `tls`); only PLAINTEXT is possible"
+    )]
+    NoTls {
+        /// The protocol asked for.
+        protocol: String,
+    },
+    /// A key of TLS or SASL. Its value is never shown where it may be secret.
+    #[cfg(feature = "tls")]
+    #[error(transparent)]
+    SecurityKey(#[from] sharegroup_wire::net::KeyError),
+    /// Keys of TLS or SASL that don't work together, or with the files that they name.
+    #[cfg(feature = "tls")]
+    #[error(transparent)]
+    Security(#[from] sharegroup_wire::net::SecurityError),
 }
 
 impl ConfigError {

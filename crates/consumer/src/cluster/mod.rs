@@ -61,6 +61,7 @@ pub(crate) enum MetadataScope {
 impl Cluster {
     pub(crate) fn new(config: ClientConfig) -> Self {
         let (options, jitter) = (config.connection_options(), Jitter::seeded(config.seed));
+        let config = config.secured();
         Self {
             inner: Arc::new(Inner {
                 config,

@@ -160,7 +160,7 @@ impl Connection {
         })?;
         let lifetime = authenticated.map_err(|source| ConnectError::Authentication {
             address: link.address.clone(),
-            source,
+            source: Box::new(source),
         })?;
         if let Some(lifetime) = lifetime {
             tokio::spawn(keep_authenticated(
@@ -303,7 +303,7 @@ async fn keep_authenticated(
             Ok(Some(next)) => lifetime = next,
             Ok(None) => return,
             Err(error) => {
-                shared.close(CloseReason::Authentication(error));
+                shared.close(CloseReason::Authentication(Box::new(error)));
                 return;
             }
         }

@@ -74,7 +74,7 @@ pub enum ConnectError {
         /// Where to.
         address: Address,
         /// Why.
-        source: TlsError,
+        source: Box<TlsError>,
     },
     /// The client could not authenticate.
     #[error("not authenticated at {address}: {source}")]
@@ -82,7 +82,7 @@ pub enum ConnectError {
         /// Where.
         address: Address,
         /// Why.
-        source: SaslError,
+        source: Box<SaslError>,
     },
     /// The broker refused ApiVersions.
     #[error("{address} refused ApiVersions: {code}: {}", .code.sentence())]
@@ -111,10 +111,10 @@ impl ConnectError {
     pub(super) fn of_stream(address: &Address, error: &io::Error) -> Self {
         let address = address.clone();
         if let Some(source) = TlsError::of(error) {
-            let source = source.clone();
+            let source = Box::new(source.clone());
             Self::Tls { address, source }
         } else if let Some(source) = error.get_ref().and_then(|inner| inner.downcast_ref()) {
-            let source = SaslError::clone(source);
+            let source = Box::new(SaslError::clone(source));
             Self::Authentication { address, source }
         } else {
             Self::Io {
@@ -314,10 +314,10 @@ pub enum CloseReason {
     },
     /// TLS: most often a refusal of our certificate, which in TLS 1.3 comes after the handshake.
     #[error(transparent)]
-    Tls(TlsError),
+    Tls(Box<TlsError>),
     /// The client could not authenticate again before its session ended (KIP-368).
     #[error("not authenticated again: {0}")]
-    Authentication(#[source] SaslError),
+    Authentication(#[source] Box<SaslError>),
     /// The peer answered with a TLS alert.
     #[error(
         "the peer answered with a TLS alert: its port expects TLS; use a plaintext port or turn TLS on (security.protocol)"
@@ -386,7 +386,7 @@ impl CloseReason {
 impl From<io::Error> for CloseReason {
     fn from(error: io::Error) -> Self {
         if let Some(tls) = TlsError::of(&error) {
-            return Self::Tls(tls.clone());
+            return Self::Tls(Box::new(tls.clone()));
         }
         Self::Io {
             kind: error.kind(),
