@@ -306,3 +306,19 @@ fn by_topic<T, R>(
         .map(|(topic_id, partitions)| topic(topic_id, partitions))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t26_epoch_1_follows_the_last_epoch_and_the_session_stays_open() {
+        // The clock is only a label here.
+        #[allow(clippy::disallowed_methods)]
+        let mut session = ShareSession::new(Instant::now());
+        session.epoch = SessionEpoch(i32::MAX);
+        session.succeeded();
+        assert_eq!(session.epoch, SessionEpoch(1));
+        assert!(session.is_open());
+    }
+}

@@ -296,6 +296,44 @@ fn run_seed(seed: u64) {
     }
 }
 
+/// Slow handlers, and nothing else: no lock may run out, and no delivery be wasted (S8).
+fn run_slow_handlers(seed: u64) {
+    let mut run = Run::new(seed);
+    run.trouble = false;
+    run.world.network.chaos_percent = 0;
+    run.world.cluster.settings.renew_enabled = true;
+    run.world.cluster.settings.delivery_count_limit = 2;
+    for broker in run.world.cluster.brokers().collect::<Vec<_>>() {
+        run.world.cluster.set_share_version(broker, 2);
+    }
+    run.handling_max = run.world.cluster.settings.lock * 3;
+    run.produce();
+    while !run.is_drained() {
+        assert!(
+            run.world.now - run.world.start < 3600 * SECOND,
+            "not drained with seed {seed}"
+        );
+        run.turn();
+    }
+    let expired = &run.world.cluster.history().expired;
+    assert!(
+        expired.is_empty(),
+        "locks ran out with seed {seed}: {expired:?}"
+    );
+    for client in 0..run.world.clients.len() {
+        run.world.close(client);
+    }
+    run.world.check();
+    run.world.check_drained(&BTreeSet::new());
+}
+
+#[test]
+fn slow_handlers_let_no_lock_run_out_and_waste_no_delivery() {
+    for seed in 1000..1010 {
+        run_slow_handlers(seed);
+    }
+}
+
 fn number(key: &str) -> Option<u64> {
     std::env::var(key)
         .ok()
