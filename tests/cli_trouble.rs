@@ -410,6 +410,40 @@ fn a_second_signal_ends_at_once() {
 }
 
 #[test]
+fn a_failed_connector_ends_the_command_with_code_1_once_the_others_are_idle() {
+    let Some(kafka) = kafka() else { return };
+    let folder = Folder::new("cli-mixed");
+    create_topic(kafka, "mixed", 2, 1);
+    produce(kafka, &folder, "mixed", 20_000);
+    let [worker, broken] = files(
+        &folder,
+        &kafka.bootstrap_servers(),
+        "consumer.group.protocol=share",
+        &format!("file={}\ntopics=mixed", folder.join("no/folder").display()),
+    );
+    let good = folder.write(
+        "good.json",
+        &format!(
+            r#"{{"name": "good", "config": {{"connector.class": "file", "topics": "mixed", "tasks.max": 2, "file": "{}"}}}}"#,
+            folder.join("good-${task}.out").display()
+        ),
+    );
+    let mut command = Command::new(binary());
+    command
+        .arg("run")
+        .args([worker, broken, good])
+        .args(["--exit-when-idle", "2s"]);
+    let mut run = Run::spawn(command, folder.join("log"));
+    assert_eq!(run.wait(Duration::from_secs(120)).code(), Some(1));
+    assert_says(
+        &run,
+        &["task files-0 failed", "ending=\"idle\"", "tasks_failed=1"],
+    );
+    let written = Written::read(&folder);
+    assert_eq!((written.distinct(), written.duplicates()), (20_000, 0));
+}
+
+#[test]
 fn exit_when_idle_max_ends_with_code_3_and_says_what_is_waited_for() {
     let Some(kafka) = kafka() else { return };
     let folder = Folder::new("cli-stuck");

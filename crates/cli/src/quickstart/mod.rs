@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use sharegroup_consumer::admin::Admin;
 use sharegroup_consumer::client::ClientConfig;
@@ -164,17 +164,14 @@ async fn start_kafka(
 }
 
 fn advise(error: LaunchError) -> anyhow::Error {
-    let is_missing = error.is_missing_requirement();
-    let error = anyhow::Error::new(error);
-    if is_missing {
-        error.context(
-            "this command starts a real Kafka and so needs Java 17 or newer and Maven \
-             (Debian, Ubuntu: apt install default-jre-headless maven; macOS: brew install openjdk maven); \
-             `sharegroup run`, `consume` and `produce` need neither",
-        )
-    } else {
-        error
+    if error.is_missing_requirement() {
+        return anyhow!(
+            "{error}\n\
+             quickstart starts a real Kafka and so needs Java 17 or newer and Maven \
+             (Debian, Ubuntu: apt install default-jre-headless maven; macOS: brew install openjdk maven)"
+        );
     }
+    error.into()
 }
 
 /// Where the files go.
