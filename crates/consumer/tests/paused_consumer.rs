@@ -566,3 +566,78 @@ async fn transaction_markers_are_settled_although_nothing_is_delivered() {
     consumer.close(SECOND).await.unwrap();
     check_legal(&cluster);
 }
+
+#[tokio::test(start_paused = true)]
+async fn t3_second_member_takes_nothing_away_from_the_first() {
+    let (cluster, _) = cluster(2);
+    let places = cluster.model(|model| model.places());
+    for place in &places {
+        cluster.model(|model| model.produce(*place, 50));
+    }
+    let mut first = open(&cluster).await;
+    let mut batches = vec![next(&mut first).await, next(&mut first).await];
+    assert_eq!(batches.iter().map(|batch| batch.len()).sum::<usize>(), 100);
+    let mut second = open(&cluster).await;
+    // Both know the new assignment by now.
+    sleep(20 * SECOND).await;
+    assert!(timeout(SECOND, second.poll()).await.is_err());
+    for batch in batches.drain(..) {
+        assert_eq!(batch.lock().lost(), None);
+        batch.accept();
+    }
+    assert!(first.commit().await.unwrap().is_ok());
+    for place in &places {
+        assert_eq!(accepted(&cluster, *place), up_to(50));
+    }
+    assert_eq!(second.metrics().records_acquired, 0);
+    first.close(SECOND).await.unwrap();
+    second.close(SECOND).await.unwrap();
+    check_legal(&cluster);
+}
+
+#[tokio::test(start_paused = true)]
+async fn b_032_commit_with_a_record_in_hand_waits_for_no_long_poll() {
+    let (cluster, place) = cluster(1);
+    cluster.model(|model| model.produce(place, 2));
+    let mut consumer = open(&cluster).await;
+    let mut batch = next(&mut consumer).await;
+    sleep(10 * SECOND).await;
+    for offset in 0..2 {
+        batch.settle(offset, Acknowledge::Accept).unwrap();
+        let started = Instant::now();
+        assert!(consumer.commit().await.unwrap().is_ok());
+        assert!(started.elapsed() < 10 * MS, "{:?}", started.elapsed());
+    }
+    consumer.close(SECOND).await.unwrap();
+    check_legal(&cluster);
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_member_asks_about_twice_a_second() {
+    let (cluster, _) = cluster(1);
+    let mut consumer = open(&cluster).await;
+    sleep(10 * SECOND).await;
+    let before = cluster.arrivals().len();
+    sleep(60 * SECOND).await;
+    let requests = cluster.arrivals().len() - before;
+    assert!(requests <= 140, "{requests} requests in an idle minute");
+    consumer.close(SECOND).await.unwrap();
+    check_legal(&cluster);
+}
+
+#[tokio::test(start_paused = true)]
+async fn member_that_holds_records_for_long_asks_rarely() {
+    let (cluster, place) = cluster(1);
+    cluster.model(|model| model.produce(place, 5));
+    let mut consumer = open(&cluster).await;
+    let batch = next(&mut consumer).await;
+    sleep(10 * SECOND).await;
+    let before = cluster.arrivals().len();
+    sleep(60 * SECOND).await;
+    let requests = cluster.arrivals().len() - before;
+    // Five fetches a second, a renewal every 15 s, a heartbeat every 5 s.
+    assert!(requests <= 330, "{requests} requests in a minute");
+    batch.accept();
+    consumer.close(SECOND).await.unwrap();
+    check_legal(&cluster);
+}

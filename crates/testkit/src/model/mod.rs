@@ -1,6 +1,6 @@
 //! One cluster with one share group, sans-io: requests in, answers out, time as an argument.
 //!
-//! It does what `docs` of KIP-932 and measurements on Kafka 4.4 say a broker does with
+//! It does what KIP-932 and measurements on Kafka 4.4 say a broker does with
 //! ShareGroupHeartbeat, ShareFetch and ShareAcknowledge (and what a member needs of Metadata,
 //! FindCoordinator and ApiVersions): locks with deadlines, delivery counts, sessions tied to
 //! connections, acknowledgements that stand or fall together, releases on disconnect. It writes a
