@@ -1,0 +1,229 @@
+//! Certificates and a scripted broker for the tests of TLS and SASL.
+#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's own failures")]
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use bytes::Bytes;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, date_time_ymd,
+};
+use sharegroup_wire::frame::{RequestHeader, encode_response};
+use sharegroup_wire::message::api_versions::{ApiVersion, ApiVersionsRequest, ApiVersionsResponse};
+use sharegroup_wire::message::metadata::{MetadataRequest, MetadataResponse};
+use sharegroup_wire::message::sasl_authenticate::SaslAuthenticateRequest;
+use sharegroup_wire::message::{Message, Request};
+use sharegroup_wire::primitive::Reader;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// A folder that goes away with the test.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("sharegroup-security-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn write(&self, name: &str, contents: impl AsRef<[u8]>) -> String {
+        let path = self.0.join(name);
+        std::fs::write(&path, contents).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+/// The path of a file in testdata/tls.
+pub(crate) fn fixture(name: &str) -> String {
+    format!("{}/testdata/tls/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+pub(crate) fn fixture_text(name: &str) -> String {
+    std::fs::read_to_string(fixture(name)).unwrap()
+}
+
+/// Signs certificates.
+pub(crate) struct Authority {
+    pub(crate) pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+/// A certificate with its key.
+pub(crate) struct Pair {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+}
+
+impl Authority {
+    pub(crate) fn new(name: &str) -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![
+            KeyUsagePurpose::KeyCertSign,
+            KeyUsagePurpose::DigitalSignature,
+        ];
+        let certificate = params.self_signed(&key).unwrap();
+        Self {
+            pem: certificate.pem(),
+            issuer: Issuer::new(params, key),
+        }
+    }
+
+    /// For `localhost` and 127.0.0.1.
+    pub(crate) fn server(&self) -> Pair {
+        self.server_for(&["localhost", "127.0.0.1"])
+    }
+
+    pub(crate) fn server_for(&self, names: &[&str]) -> Pair {
+        self.sign(names, "server", KeyPair::generate().unwrap(), |_| {})
+    }
+
+    pub(crate) fn expired_server(&self) -> Pair {
+        let names = ["localhost", "127.0.0.1"];
+        self.sign(&names, "server", KeyPair::generate().unwrap(), |params| {
+            params.not_before = date_time_ymd(2020, 1, 1);
+            params.not_after = date_time_ymd(2021, 1, 1);
+        })
+    }
+
+    pub(crate) fn not_yet_valid_server(&self) -> Pair {
+        let names = ["localhost", "127.0.0.1"];
+        self.sign(&names, "server", KeyPair::generate().unwrap(), |params| {
+            params.not_before = date_time_ymd(3000, 1, 1);
+            params.not_after = date_time_ymd(3001, 1, 1);
+        })
+    }
+
+    pub(crate) fn client(&self, name: &str) -> Pair {
+        self.client_with(name, KeyPair::generate().unwrap())
+    }
+
+    pub(crate) fn client_with(&self, name: &str, key: KeyPair) -> Pair {
+        self.sign(&[], name, key, |params| {
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        })
+    }
+
+    fn sign(
+        &self,
+        names: &[&str],
+        common_name: &str,
+        key: KeyPair,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> Pair {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params
+            .distinguished_name
+            .push(DnType::CommonName, common_name);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        change(&mut params);
+        Pair {
+            certificate: params.signed_by(&key, &self.issuer).unwrap().pem(),
+            key: key.serialize_pem(),
+        }
+    }
+}
+
+/// One request.
+pub(crate) struct Asked {
+    pub(crate) header: RequestHeader,
+    pub(crate) body: Bytes,
+}
+
+impl Asked {
+    pub(crate) fn decode<R: Request>(&self) -> R {
+        assert_eq!(self.header.api_key, R::KEY, "asked for {}", R::NAME);
+        R::from_bytes(&self.body, self.header.api_version).unwrap()
+    }
+}
+
+/// The broker's end of a connection.
+pub(crate) struct Peer<S>(pub(crate) S);
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
+    /// The next request; `None` at the end.
+    pub(crate) async fn asked(&mut self) -> Option<Asked> {
+        let size = self.0.read_u32().await.ok()?;
+        let mut frame = vec![0; size as usize];
+        self.0.read_exact(&mut frame).await.ok()?;
+        let frame = Bytes::from(frame);
+        let mut reader = Reader::new(&frame);
+        let header = RequestHeader::decode(&mut reader, |key, version| match key {
+            ApiVersionsRequest::API_KEY => ApiVersionsRequest::is_flexible(version),
+            MetadataRequest::API_KEY => MetadataRequest::is_flexible(version),
+            SaslAuthenticateRequest::API_KEY => SaslAuthenticateRequest::is_flexible(version),
+            _ => false,
+        })
+        .unwrap();
+        let body = frame.slice(reader.position()..);
+        Some(Asked { header, body })
+    }
+
+    pub(crate) async fn answer<R: Request>(&mut self, asked: &Asked, response: &R::Response) {
+        let (version, id) = (asked.header.api_version, asked.header.correlation_id);
+        let frame = encode_response::<R>(response, version, id);
+        self.0.write_all(&frame).await.unwrap();
+        self.0.flush().await.unwrap();
+    }
+
+    /// Answers ApiVersions with Metadata, SaslHandshake and SaslAuthenticate as Kafka 4.4 has them.
+    pub(crate) async fn negotiate(&mut self) -> Option<()> {
+        let asked = self.asked().await?;
+        assert_eq!(asked.header.api_key, ApiVersionsRequest::API_KEY);
+        self.answer::<ApiVersionsRequest>(&asked, &versions()).await;
+        Some(())
+    }
+
+    /// Answers ApiVersions and then Metadata to the end.
+    pub(crate) async fn serve(&mut self) {
+        if self.negotiate().await.is_some() {
+            self.serve_metadata().await;
+        }
+    }
+
+    pub(crate) async fn serve_metadata(&mut self) {
+        while let Some(asked) = self.asked().await {
+            asked.decode::<MetadataRequest>();
+            self.answer::<MetadataRequest>(&asked, &metadata()).await;
+        }
+    }
+}
+
+fn versions() -> ApiVersionsResponse {
+    let api = |api_key, min_version, max_version| ApiVersion {
+        api_key,
+        min_version,
+        max_version,
+    };
+    ApiVersionsResponse {
+        api_keys: vec![api(3, 0, 12), api(17, 0, 1), api(18, 0, 5), api(36, 0, 2)],
+        ..Default::default()
+    }
+}
+
+/// A metadata answer that can be told from a default one.
+pub(crate) fn metadata() -> MetadataResponse {
+    MetadataResponse {
+        cluster_id: Some("the-cluster".to_owned()),
+        ..Default::default()
+    }
+}
