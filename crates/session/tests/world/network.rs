@@ -212,18 +212,7 @@ impl World {
             Request::Heartbeat {
                 coordinator,
                 request,
-            } => {
-                let (fate, after) = (self.network.fate(Api::Heartbeat), self.network.latency());
-                self.schedule(
-                    after,
-                    Happening::HeartbeatArrived {
-                        client,
-                        broker: coordinator,
-                        request,
-                        fate,
-                    },
-                );
-            }
+            } => self.send_heartbeat(client, coordinator, request),
             Request::Connect { broker, connection } => {
                 let fate = self.network.fate(Api::Connect);
                 let is_refused = self.network.down.contains(&broker) || fate == Fate::CutBefore;
@@ -273,6 +262,22 @@ impl World {
                 );
             }
         }
+    }
+
+    fn send_heartbeat(
+        &mut self,
+        client: usize,
+        broker: BrokerId,
+        request: ShareGroupHeartbeatRequest,
+    ) {
+        let (fate, after) = (self.network.fate(Api::Heartbeat), self.network.latency());
+        let arrived = Happening::HeartbeatArrived {
+            client,
+            broker,
+            request,
+            fate,
+        };
+        self.schedule(after, arrived);
     }
 
     fn send_metadata(&mut self, client: usize, topics: MetadataTopics) {
@@ -485,10 +490,7 @@ impl World {
             }
             Happening::HeartbeatAnswered { client, result } => {
                 let core = &mut self.clients[client].core;
-                match result {
-                    Ok(response) => core.handle_heartbeat(now, Ok(&response)),
-                    Err(failure) => core.handle_heartbeat(now, Err(failure)),
-                }
+                core.handle_heartbeat(now, result.as_ref().map_err(Clone::clone));
             }
             Happening::MetadataAnswered { client, response } => {
                 self.clients[client]

@@ -86,18 +86,7 @@ impl ModelCluster {
         version: i16,
         request: &ShareFetchRequest,
     ) -> Result<Answer<Fetched>, ErrorCode> {
-        let batches: Batches = request
-            .topics
-            .iter()
-            .flat_map(|topic| {
-                topic.partitions.iter().map(|partition| {
-                    (
-                        (topic.topic_id, partition.partition_index),
-                        partition.acknowledgement_batches.clone(),
-                    )
-                })
-            })
-            .collect();
+        let batches = fetch_batches(request);
         let limits = [
             request.max_wait_ms,
             request.min_bytes,
@@ -592,4 +581,22 @@ impl ModelCluster {
             self.close_session(ended.broker, &member_id);
         }
     }
+}
+
+fn fetch_batches(request: &ShareFetchRequest) -> Batches {
+    let topics = request.topics.iter();
+    let partitions = topics.flat_map(|topic| {
+        topic
+            .partitions
+            .iter()
+            .map(|partition| (topic.topic_id, partition))
+    });
+    partitions
+        .map(|(topic_id, partition)| {
+            (
+                (topic_id, partition.partition_index),
+                partition.acknowledgement_batches.clone(),
+            )
+        })
+        .collect()
 }
