@@ -1,7 +1,7 @@
 //! TLS by rustls, with ring as its only provider.
 //!
-//! The keys, and what they mean, are those of Kafka's Java clients: [`TlsOptions`]. The stream is
-//! opened by another [`Connector`](crate::net::Connector), which [`TlsConnector`] wraps.
+//! The keys, and what they mean, are those of Kafka's Java clients: `TlsOptions`. The stream is
+//! opened by another [`Connector`](crate::net::Connector), which `TlsConnector` wraps.
 
 #[cfg(feature = "tls")]
 mod connector;
