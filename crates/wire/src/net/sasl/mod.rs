@@ -1,6 +1,6 @@
 //! SASL: who the client is.
 //!
-//! [`Credentials`] go into [`ConnectionOptions`](crate::net::ConnectionOptions); the connection then
+//! `Credentials` go into [`ConnectionOptions`](crate::net::ConnectionOptions); the connection then
 //! authenticates before anything else, and again before the broker's session ends (KIP-368).
 
 #[cfg(feature = "tls")]
