@@ -490,7 +490,11 @@ impl Driver {
     }
 
     fn enter_warning(&mut self, warning: Warning) {
-        tracing::warn!(group_id = %self.core.config().group_id, member_id = %self.core.config().member_id, "{warning}.");
+        // Who watches tells it in its own words.
+        if self.observer.is_none() {
+            let config = self.core.config();
+            tracing::warn!(group_id = %config.group_id, member_id = %config.member_id, "{warning}.");
+        }
         let text: Arc<str> = warning.to_string().into();
         self.shared.outbox().last_problem = Some(text.to_string());
         self.problem = Some(text);

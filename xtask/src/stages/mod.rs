@@ -135,5 +135,7 @@ fn end_to_end(context: &Context) -> anyhow::Result<Count> {
     context.output(&mut context.cargo(["build", "--release", "-p", "sharegroup-cli"]))?;
     let program = context.target_dir().join("release").join("sharegroup");
     let mut command = context.cargo(["test", "-p", "sharegroup", "--no-fail-fast", "--test", "*"]);
+    // Each test runs its own Kafka, of up to three nodes.
+    command.args(["--", "--test-threads", "2"]);
     context.cargo_test(command.env("SHAREGROUP_BIN", program))
 }
