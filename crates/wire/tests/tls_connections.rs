@@ -12,7 +12,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
-use security::{Authority, Folder, Pair, Peer, fixture, fixture_text, metadata};
+use security::{Authority, Folder, Log, Pair, Peer, fixture, fixture_text, metadata};
 use sharegroup_wire::message::metadata::MetadataRequest;
 use sharegroup_wire::net::tls::{StoreError, TlsConnector, TlsError, TlsOptions};
 use sharegroup_wire::net::{
@@ -224,7 +224,13 @@ async fn b_107_switch_turns_the_check_of_the_host_name_off_and_nothing_else() {
     let trust = ("ssl.truststore.certificates", authority.pem.as_str());
     let off = ("ssl.endpoint.identification.algorithm", "");
     let port = serve_pair(&authority.server_for(&["other.example"])).await;
+    let (log, guard) = Log::start();
     works(port, options(&[trust, off])).await;
+    drop(guard);
+    assert_eq!(
+        log.count("WARN message=The host names in TLS certificates are not checked"),
+        1
+    );
 
     let other = Authority::new("other");
     let port = serve_pair(&other.server_for(&["other.example"])).await;

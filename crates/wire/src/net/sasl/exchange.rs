@@ -27,6 +27,9 @@ const HANDSHAKE_VERSION: i16 = 1;
 /// Kafka's brokers refuse to be asked again sooner.
 const SESSION_MIN: Duration = Duration::from_secs(1);
 
+/// Left of a session at least, or half of it, when it is renewed.
+const SESSION_MARGIN: Duration = Duration::from_secs(2);
+
 /// Authenticates, and tells how long the session lasts; `None` = for ever.
 ///
 /// Nothing else may be sent meanwhile: a broker takes any other request as a fault.
@@ -68,10 +71,15 @@ pub(in crate::net) async fn authenticate(
 }
 
 /// When to authenticate again in a session that lasts this long: at a random point between 85 and
-/// 95 percent, as Kafka's own clients do (KIP-368), so that not all do it at once.
+/// 95 percent, as Kafka's own clients do (KIP-368), so that not all do it at once. But not in the
+/// last seconds of a short session: a busy broker cuts the connection for any other request that it
+/// reads too late.
 pub(in crate::net) fn reauthenticate_after(lifetime: Duration) -> Duration {
     let random = u32::try_from(RandomState::new().hash_one(0_u8) % 1000).unwrap_or(0);
-    (lifetime * (8500 + random) / 10_000).max(SESSION_MIN)
+    let latest = lifetime.saturating_sub(SESSION_MARGIN).max(lifetime / 2);
+    (lifetime / 10_000 * (8500 + random))
+        .min(latest)
+        .max(SESSION_MIN)
 }
 
 fn versions_in_common(versions: &NegotiatedVersions) -> Result<i16, SaslError> {
@@ -202,5 +210,30 @@ fn closed(error: CallError, api: &'static str) -> SaslError {
     };
     SaslError::Closed {
         reason: reason.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_are_renewed_before_their_end_and_never_within_a_second() {
+        for (lifetime_ms, earliest, latest) in [
+            (1, 1000, 1000),
+            (3000, 1500, 1500),
+            (10_000, 8000, 8000),
+            (3_600_000, 3_060_000, 3_420_000),
+        ] {
+            for _ in 0..100 {
+                let after = reauthenticate_after(Duration::from_millis(lifetime_ms)).as_millis();
+                assert!(
+                    (earliest..=latest).contains(&after),
+                    "{lifetime_ms}: {after}"
+                );
+            }
+        }
+        // The longest that the wire can say.
+        reauthenticate_after(Duration::from_millis(i64::MAX as u64));
     }
 }
