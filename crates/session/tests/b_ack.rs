@@ -484,3 +484,21 @@ fn refused_partition_holds_up_no_other() {
     world.close(0);
     world.check();
 }
+
+#[test]
+fn acknowledgement_without_a_result_is_told_as_unknown_and_waits_for_nothing() {
+    let (mut world, place) = World::with_client(1, |config| config.records_held_max = 10);
+    world.cluster.produce(place, 10);
+    world.run_until_held(10);
+    // It rides on a fetch whose answer says nothing about the partition.
+    world.network.tamper = Some(|response| response.responses.clear());
+    world.settle_all(Accept);
+    let commit = commit(&mut world);
+    world.run_for(100 * MS);
+    world.network.tamper = None;
+    assert_eq!(world.clients[0].committed, [commit]);
+    assert_eq!(world.clients[0].told(place, Err(UNKNOWN)), offsets(10));
+    world.run_for(SECOND);
+    world.close(0);
+    world.check();
+}
