@@ -326,6 +326,7 @@ impl ShareConsumerBuilder {
             });
         }
         let client = self.client?;
+        client.check()?;
         let servers = client
             .bootstrap_servers
             .iter()

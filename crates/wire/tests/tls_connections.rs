@@ -295,9 +295,10 @@ async fn b_108_client_certificate_with_each_kind_of_key_is_accepted() {
                 .await;
             }
             let chain = ("ssl.keystore.certificate.chain", certificate.as_str());
+            let off = ("ssl.endpoint.identification.algorithm", "");
             works(
                 port,
-                options(&[trust, chain, ("ssl.keystore.key", &key), password]),
+                options(&[trust, chain, ("ssl.keystore.key", &key), password, off]),
             )
             .await;
         }

@@ -24,6 +24,12 @@ use crate::net::secret::Secret;
 /// The version of SaslHandshake after which the mechanism's messages come in requests (KIP-152).
 const HANDSHAKE_VERSION: i16 = 1;
 
+/// Most of a broker's mechanisms that an error names.
+const MECHANISMS_SHOWN: usize = 16;
+
+/// Most characters of a broker's text in an error.
+const TEXT_SHOWN: usize = 500;
+
 /// Kafka's brokers refuse to be asked again sooner.
 const SESSION_MIN: Duration = Duration::from_secs(1);
 
@@ -117,7 +123,12 @@ impl Exchange<'_> {
             ErrorCode::None => Ok(()),
             ErrorCode::UnsupportedSaslMechanism => Err(SaslError::MechanismNotEnabled {
                 mechanism: self.mechanism,
-                enabled: answer.mechanisms,
+                enabled: answer
+                    .mechanisms
+                    .iter()
+                    .take(MECHANISMS_SHOWN)
+                    .map(|name| shown(name))
+                    .collect(),
             }),
             ErrorCode::IllegalSaslState => Err(SaslError::NotSasl),
             code => Err(self.refused(code, None, None)),
@@ -168,7 +179,7 @@ impl Exchange<'_> {
             ErrorCode::None => Ok(answer),
             code => {
                 let message = answer.error_message.as_deref();
-                Err(self.refused(code, message.map(|text| secret.censor(text)), hint))
+                Err(self.refused(code, message.map(|text| shown(&secret.censor(text))), hint))
             }
         }
     }
@@ -198,6 +209,12 @@ impl Exchange<'_> {
             source,
         })
     }
+}
+
+/// A broker's text, fit for a log line.
+fn shown(text: &str) -> String {
+    let printable = text.chars().filter(|character| !character.is_control());
+    printable.take(TEXT_SHOWN).collect()
 }
 
 fn closed(error: CallError, api: &'static str) -> SaslError {

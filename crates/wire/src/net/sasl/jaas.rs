@@ -229,6 +229,20 @@ fn is_word(character: char) -> bool {
 mod tests {
     use super::*;
 
+    proptest::proptest! {
+        #[test]
+        fn no_text_panics(text in ".*", quoted in "[\"'\\\\/*=; a-z0-9\\n]*") {
+            drop(text.parse::<JaasConfig>());
+            drop(format!("M required a={quoted}").parse::<JaasConfig>());
+        }
+
+        #[test]
+        fn every_text_can_be_quoted(text in "[^\r\n]*") {
+            let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
+            proptest::prop_assert_eq!(value(&format!("\"{quoted}\"")), text);
+        }
+    }
+
     fn options(text: &str) -> Vec<(String, String)> {
         let config: JaasConfig = text.parse().unwrap();
         let options = config.options.iter();

@@ -251,6 +251,20 @@ pub(super) fn is_changed_by_preparation(password: &Secret) -> bool {
 mod tests {
     use super::*;
 
+    proptest::proptest! {
+        #[test]
+        fn no_message_of_the_server_panics(
+            bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..100),
+            parts in "(r=rOprNGfwEbeRWgbNEkqO[a-z]{0,3},)?(s=[A-Za-z=]{0,9},)?i=[0-9-]{0,4}",
+        ) {
+            let scram = rfc_7677();
+            drop(scram.final_message(&bytes));
+            drop(scram.final_message(parts.as_bytes()));
+            let (_, expected) = scram.final_message(SERVER_FIRST.as_bytes()).unwrap();
+            proptest::prop_assert!(expected.check(&bytes).is_err());
+        }
+    }
+
     /// RFC 7677, section 3.
     const CLIENT_NONCE: &str = "rOprNGfwEbeRWgbNEkqO";
     const SERVER_FIRST: &str =

@@ -59,6 +59,14 @@ pub(super) fn blocks(text: &str) -> Result<Vec<Block<'_>>, String> {
 mod tests {
     use super::*;
 
+    proptest::proptest! {
+        #[test]
+        fn no_text_panics(text in ".*", framed in "(-----(BEGIN|END) [A-Z ]{0,3}-----[a-zA-Z=:\\n ]{0,9}){0,4}") {
+            drop(blocks(&text));
+            drop(blocks(&framed));
+        }
+    }
+
     #[test]
     fn blocks_are_found_between_other_text_and_on_one_line() {
         let text = "subject=x\r\n-----BEGIN CERTIFICATE-----\r\nZm9v\r\nYmFy\r\n-----END CERTIFICATE-----\r\n\

@@ -189,3 +189,44 @@ fn mac_key(
     }
     key
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STORE: &[u8] = include_bytes!("../../../testdata/tls/client.p12");
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn no_bytes_panic(
+            bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200),
+            at in 0..STORE.len(),
+            flip in 1..=255_u8,
+        ) {
+            drop(read(&bytes, "", ""));
+            let mut damaged = STORE.to_vec();
+            damaged[at] ^= flip;
+            drop(read(&damaged, "store-secret", "store-secret"));
+        }
+    }
+
+    #[test]
+    fn the_certificate_of_the_key_comes_first() {
+        let bag = |byte, id: Option<&[u8]>| Bag {
+            der: vec![byte],
+            local_key_id: id.map(<[u8]>::to_vec),
+        };
+        let contents = Contents {
+            certificates: vec![
+                bag(1, None),
+                bag(2, Some(b"x")),
+                bag(3, Some(b"k")),
+                bag(4, None),
+            ],
+            keys: vec![bag(9, Some(b"k"))],
+        };
+        assert_eq!(contents.certificates(), [[3], [1], [2], [4]]);
+    }
+}
