@@ -1,5 +1,5 @@
 //! The wire protocol of Kafka share groups (KIP-932): bytes ⇄ typed messages, record batches, and
-//! (feature `net`) connections over tokio.
+//! (feature `net`) connections over tokio, with TLS and SASL (feature `tls`).
 //!
 //! The crate has no opinion on how a share consumer behaves; it turns bytes into values and back,
 //! and it is safe against any peer: no allocation is made from a peer's number, every count is

@@ -22,7 +22,7 @@ pub type BoxStream = Box<dyn Stream>;
 /// The future of [`Connector::connect`].
 pub type ConnectFuture<'a> = Pin<Box<dyn Future<Output = io::Result<BoxStream>> + Send + 'a>>;
 
-/// Opens byte streams: TCP, later TLS, or an in-memory pipe in tests.
+/// Opens byte streams: TCP, TLS over another one, or an in-memory pipe in tests.
 pub trait Connector: Debug + Send + Sync {
     /// Opens a stream to `address`. The caller sets the deadline by dropping the future.
     fn connect<'a>(&'a self, address: &'a Address) -> ConnectFuture<'a>;

@@ -1,6 +1,8 @@
 //! Connections over tokio: an [`Address`], a [`Connector`] that opens a byte stream to it, and a
 //! [`Connection`] that negotiates versions and ties answers to requests.
 //!
+//! With the feature `tls`, `SecurityConfig` takes Kafka's keys of TLS ([`tls`]) and SASL ([`sasl`]).
+//!
 //! All time goes through `tokio::time` and all I/O through the connector, so that everything above
 //! also runs under paused time against an in-memory peer.
 

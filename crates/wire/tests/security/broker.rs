@@ -3,12 +3,15 @@
 use std::hash::{BuildHasher, RandomState};
 use std::net::TcpListener;
 
-use sharegroup_launcher::Kafka;
+use sharegroup_launcher::{Kafka, KafkaBuilder};
 
 use super::{Authority, Folder, Pair};
 
 /// What the broker takes.
 pub(crate) const MECHANISMS: [&str; 4] = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"];
+
+/// The file of the authority's certificate.
+const CA: &str = "ca.pem";
 
 /// A broker with all listeners.
 pub(crate) struct Broker {
@@ -35,27 +38,20 @@ fn free_ports<const N: usize>() -> [u16; N] {
     std::array::from_fn(|_| ports.next().unwrap())
 }
 
-fn pem(folder: &Folder, name: &str, pair: &Pair, authority: &Authority) -> String {
-    folder.write(
-        name,
-        format!("{}{}{}", pair.key, pair.certificate, authority.pem),
-    )
+/// Ports of the listeners.
+struct Ports {
+    plaintext: u16,
+    controller: u16,
+    ssl: u16,
+    mtls: u16,
+    sasl_plaintext: u16,
+    sasl_ssl: u16,
+    expired: u16,
+    other_host: u16,
 }
 
-impl Broker {
-    pub(crate) fn start() -> Option<Self> {
-        let folder = Folder::new();
-        let authority = Authority::new("test-ca");
-        let ca = folder.write("ca.pem", &authority.pem);
-        let server = pem(&folder, "server.pem", &authority.server(), &authority);
-        let expired = pem(
-            &folder,
-            "expired.pem",
-            &authority.expired_server(),
-            &authority,
-        );
-        let other = authority.server_for(&["other.example"]);
-        let other = pem(&folder, "other.pem", &other, &authority);
+impl Ports {
+    fn choose() -> Self {
         let [
             plaintext,
             controller,
@@ -63,79 +59,129 @@ impl Broker {
             mtls,
             sasl_plaintext,
             sasl_ssl,
-            expired_port,
+            expired,
             other_host,
         ] = free_ports();
+        Self {
+            plaintext,
+            controller,
+            ssl,
+            mtls,
+            sasl_plaintext,
+            sasl_ssl,
+            expired,
+            other_host,
+        }
+    }
+
+    /// With listeners on all of them.
+    fn listen(&self, builder: KafkaBuilder) -> KafkaBuilder {
         let listeners = [
-            ("PLAINTEXT", "PLAINTEXT", plaintext),
-            ("SSL", "SSL", ssl),
-            ("MTLS", "SSL", mtls),
-            ("SASL_PLAINTEXT", "SASL_PLAINTEXT", sasl_plaintext),
-            ("SASL_SSL", "SASL_SSL", sasl_ssl),
-            ("EXPIRED", "SSL", expired_port),
-            ("OTHER_HOST", "SSL", other_host),
+            ("PLAINTEXT", "PLAINTEXT", self.plaintext),
+            ("SSL", "SSL", self.ssl),
+            ("MTLS", "SSL", self.mtls),
+            ("SASL_PLAINTEXT", "SASL_PLAINTEXT", self.sasl_plaintext),
+            ("SASL_SSL", "SASL_SSL", self.sasl_ssl),
+            ("EXPIRED", "SSL", self.expired),
+            ("OTHER_HOST", "SSL", self.other_host),
         ];
         let join = |of: &dyn Fn(&(&str, &str, u16)) -> String| {
             listeners.iter().map(of).collect::<Vec<_>>().join(",")
         };
         let addresses = join(&|(name, _, port)| format!("{name}://127.0.0.1:{port}"));
-        let map = join(&|(name, protocol, _)| format!("{name}:{protocol}"));
-        let mut builder = Kafka::builder()
-            .port(plaintext)
+        let protocols = join(&|(name, protocol, _)| format!("{name}:{protocol}"));
+        let controller = format!("127.0.0.1:{}", self.controller);
+        builder
+            .port(self.plaintext)
             .set(
                 "listeners",
-                format!("{addresses},CONTROLLER://127.0.0.1:{controller}"),
+                format!("{addresses},CONTROLLER://{controller}"),
             )
             .set("advertised.listeners", addresses)
             .set(
                 "listener.security.protocol.map",
-                format!("{map},CONTROLLER:PLAINTEXT"),
+                format!("{protocols},CONTROLLER:PLAINTEXT"),
             )
             .set("inter.broker.listener.name", "PLAINTEXT")
-            .set(
-                "controller.quorum.voters",
-                format!("1@127.0.0.1:{controller}"),
-            )
-            .set("ssl.keystore.type", "PEM")
-            .set("ssl.keystore.location", server)
-            .set("ssl.truststore.type", "PEM")
-            .set("ssl.truststore.location", ca)
-            .set("listener.name.mtls.ssl.client.auth", "required")
-            .set("listener.name.expired.ssl.keystore.location", expired)
-            .set("listener.name.other_host.ssl.keystore.location", other)
-            .set("connections.max.reauth.ms", "3000")
-            .set("sasl.enabled.mechanisms", MECHANISMS.join(","));
-        for listener in ["sasl_plaintext", "sasl_ssl"] {
-            for (mechanism, module) in [
-                (
-                    "plain",
-                    "plain.PlainLoginModule required user_alice=\"alice-secret\";",
-                ),
-                ("scram-sha-256", "scram.ScramLoginModule required;"),
-                ("scram-sha-512", "scram.ScramLoginModule required;"),
-                (
-                    "oauthbearer",
-                    "oauthbearer.OAuthBearerLoginModule required;",
-                ),
-            ] {
-                builder = builder.set(
-                    format!("listener.name.{listener}.{mechanism}.sasl.jaas.config"),
-                    format!("org.apache.kafka.common.security.{module}"),
-                );
-            }
+            .set("controller.quorum.voters", format!("1@{controller}"))
+    }
+}
+
+/// The certificates of each listener.
+fn with_certificates(
+    builder: KafkaBuilder,
+    folder: &Folder,
+    authority: &Authority,
+) -> KafkaBuilder {
+    let pem = |name: &str, pair: &Pair| {
+        let text = [&*pair.key, &pair.certificate, &authority.pem].concat();
+        folder.write(name, text)
+    };
+    let other = authority.server_for(&["other.example"]);
+    builder
+        .set("ssl.keystore.type", "PEM")
+        .set(
+            "ssl.keystore.location",
+            pem("server.pem", &authority.server()),
+        )
+        .set("ssl.truststore.type", "PEM")
+        .set("ssl.truststore.location", folder.write(CA, &authority.pem))
+        .set("listener.name.mtls.ssl.client.auth", "required")
+        .set(
+            "listener.name.expired.ssl.keystore.location",
+            pem("expired.pem", &authority.expired_server()),
+        )
+        .set(
+            "listener.name.other_host.ssl.keystore.location",
+            pem("other.pem", &other),
+        )
+}
+
+/// All mechanisms, with sessions of 3 s.
+fn with_sasl(builder: KafkaBuilder) -> KafkaBuilder {
+    let mut builder = builder
+        .set("connections.max.reauth.ms", "3000")
+        .set("sasl.enabled.mechanisms", MECHANISMS.join(","));
+    for listener in ["sasl_plaintext", "sasl_ssl"] {
+        for (mechanism, module) in [
+            (
+                "plain",
+                "plain.PlainLoginModule required user_alice=\"alice-secret\";",
+            ),
+            ("scram-sha-256", "scram.ScramLoginModule required;"),
+            ("scram-sha-512", "scram.ScramLoginModule required;"),
+            (
+                "oauthbearer",
+                "oauthbearer.OAuthBearerLoginModule required;",
+            ),
+        ] {
+            builder = builder.set(
+                format!("listener.name.{listener}.{mechanism}.sasl.jaas.config"),
+                format!("org.apache.kafka.common.security.{module}"),
+            );
         }
-        let kafka = builder.start_or_skip().unwrap()?;
+    }
+    builder
+}
+
+impl Broker {
+    /// `None` where there is no Java.
+    pub(crate) fn start() -> Option<Self> {
+        let (folder, authority) = (Folder::new(), Authority::new("test-ca"));
+        let ports = Ports::choose();
+        let builder = with_certificates(ports.listen(Kafka::builder()), &folder, &authority);
+        let kafka = with_sasl(builder).start_or_skip().unwrap()?;
         let broker = Self {
             kafka,
             folder,
             authority,
-            plaintext,
-            ssl,
-            mtls,
-            sasl_plaintext,
-            sasl_ssl,
-            expired: expired_port,
-            other_host,
+            plaintext: ports.plaintext,
+            ssl: ports.ssl,
+            mtls: ports.mtls,
+            sasl_plaintext: ports.sasl_plaintext,
+            sasl_ssl: ports.sasl_ssl,
+            expired: ports.expired,
+            other_host: ports.other_host,
         };
         broker.add_scram_user();
         Some(broker)
@@ -169,7 +215,7 @@ impl Broker {
 
     /// The key that makes clients trust its certificates.
     pub(crate) fn trust(&self) -> (&'static str, String) {
-        let file = self.folder.path().join("ca.pem");
+        let file = self.folder.path().join(CA);
         ("ssl.truststore.location", file.to_str().unwrap().to_owned())
     }
 }
