@@ -30,6 +30,6 @@ pub use sharegroup_sink as sink;
 pub use sharegroup_wire as wire;
 
 pub use sharegroup_consumer::{
-    Acknowledge, ClientConfig, CommitReport, OpenError, PollError, Record, ShareBatch,
-    ShareConsumer, ShareConsumerBuilder, ShareMetrics, ShareStatus,
+    Acknowledge, AcquireMode, ClientConfig, CommitReport, OpenError, PollError, Record,
+    SettleError, ShareBatch, ShareConsumer, ShareConsumerBuilder, ShareMetrics, ShareStatus,
 };

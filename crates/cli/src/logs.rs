@@ -22,6 +22,16 @@ pub(crate) fn start(
         (None, Ok(filter)) if !filter.trim().is_empty() => (filter, "RUST_LOG"),
         _ => (default_level.to_owned(), "the default level"),
     };
+    // A bare word that is no level would be taken for a module's name, and silence everything else.
+    let is_word = filter.chars().all(char::is_alphanumeric);
+    let is_level = LEVELS
+        .iter()
+        .any(|level| filter.eq_ignore_ascii_case(level));
+    anyhow::ensure!(
+        !is_word || is_level,
+        "{from} is `{filter}`, but must be one of {} or a filter such as warn,sharegroup_consumer=debug",
+        LEVELS.join(", ")
+    );
     let filter = EnvFilter::try_new(&filter)
         .with_context(|| format!("{from} is `{filter}`, which is no filter such as info or warn,sharegroup_consumer=debug"))?;
     let builder = tracing_subscriber::fmt()
@@ -52,3 +62,6 @@ impl FormatTime for SinceStart {
         write!(writer, "{:>7.1} s", self.0.elapsed().as_secs_f64())
     }
 }
+
+/// What a bare word may be.
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];

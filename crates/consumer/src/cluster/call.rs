@@ -270,7 +270,12 @@ impl<'a> Attempts<'a> {
     /// Waits before the next round of tries.
     pub(crate) async fn pause(&mut self) -> Result<(), ClientError> {
         self.failures = self.failures.saturating_add(1);
-        if let Some(error) = &self.last {
+        // A broker that has just started refuses much; what lasts is told at 4, 8, 16 … failures.
+        if let Some(error) = self
+            .last
+            .as_ref()
+            .filter(|_| self.failures >= 4 && self.failures.is_power_of_two())
+        {
             tracing::warn!(operation = self.operation, failures = self.failures, %error, "Trying again.");
         }
         let delay = self.cluster.retry_delay(self.failures);
