@@ -29,7 +29,7 @@ pub enum ShareEvent {
         /// Which, and why.
         loss: LockLoss,
     },
-    /// A trouble that is retried.
+    /// A trouble that is retried. Without an observer the consumer logs it itself.
     Warning(Warning),
 }
 

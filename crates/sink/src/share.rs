@@ -233,7 +233,7 @@ impl ShareObserver for EventLog {
                 why = %loss.why,
                 "Records lost their lock while they were held; they will be delivered again."
             ),
-            // Warnings are logged by the consumer itself.
+            ShareEvent::Warning(warning) => tracing::warn!(task, "{warning}."),
             _ => {}
         }
     }

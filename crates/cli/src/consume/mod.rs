@@ -195,7 +195,7 @@ fn builder(
         .group_id(group_id)
         .topics(&args.topics)
         .startup_timeout(args.client.startup_timeout)
-        .observer(Arc::new(LostLocks));
+        .observer(Arc::new(Troubles));
     if let Some(records) = settings.number("max.poll.records", 1_usize)? {
         builder = builder.max_poll_records(records);
     }
@@ -358,21 +358,23 @@ async fn write_out(text: Vec<u8>) -> io::Result<()> {
         .unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
-/// Logs which records come again. The consumer itself logs what it retries.
+/// Logs what is retried, and which records come again.
 #[derive(Debug)]
-struct LostLocks;
+struct Troubles;
 
-impl ShareObserver for LostLocks {
+impl ShareObserver for Troubles {
     fn event(&self, event: &ShareEvent) {
-        if let ShareEvent::LockLost { topic, loss } = event {
-            tracing::warn!(
+        match event {
+            ShareEvent::Warning(warning) => tracing::warn!("{warning}."),
+            ShareEvent::LockLost { topic, loss } => tracing::warn!(
                 %topic,
                 partition = loss.partition.partition,
                 first_offset = loss.first_offset,
                 last_offset = loss.last_offset,
                 why = %loss.why,
                 "Records lost their lock before they were printed; they come again."
-            );
+            ),
+            _ => {}
         }
     }
 }
