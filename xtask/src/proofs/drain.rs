@@ -217,10 +217,10 @@ fn try_theirs(kafka: &Kafka, group: &str) -> anyhow::Result<Option<Round>> {
         .rev()
         .find(|line| line.contains(','))
         .with_context(|| format!("no figures in {text:?}"))?;
-    // start, end, MB, MB/s, records, records/s, fetch time …
+    // start, end, MB, MB/s, records/s, records, fetch time …
     let rate = line
         .split(',')
-        .nth(5)
+        .nth(4)
         .and_then(|field| field.trim().parse().ok());
     let records_per_second = rate.with_context(|| format!("no rate in {line:?}"))?;
     Ok(Some(Round {
