@@ -143,9 +143,9 @@ fn a_nearly_known_key_is_an_error_with_the_right_name_and_a_foreign_one_a_warnin
     assert_says(
         &run,
         &[
-            "worker.properties:2: task.shutdown.graceful.timout.ms=1",
+            "worker.properties:2: task.shutdown.graceful.timout.ms: is not a key",
             "did you mean task.shutdown.graceful.timeout.ms?",
-            "sink.properties:6: task.max=2",
+            "sink.properties:6: task.max: is not a key",
             "did you mean tasks.max?",
             "warning: ",
             "my.own.key",
@@ -160,10 +160,10 @@ fn a_nearly_known_key_is_an_error_with_the_right_name_and_a_foreign_one_a_warnin
         Some(1),
         "it tried"
     );
-    assert_says(&run, &["warning: ", "my.own.key=1: is not a known key"]);
+    assert_says(&run, &["warning: ", "my.own.key: is not a known key"]);
     let mut run = Run::spawn(command(&foreign, &["--strict"]), folder.join("strict.log"));
     assert_eq!(run.wait(Duration::from_secs(10)).code(), Some(2));
-    assert_says(&run, &["error: ", "my.own.key=1: is not a known key"]);
+    assert_says(&run, &["error: ", "my.own.key: is not a known key"]);
 }
 
 #[test]

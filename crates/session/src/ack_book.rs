@@ -494,7 +494,11 @@ impl AckBook {
         }
         for segment in lost {
             let Segment {
-                first, last, state, ..
+                first,
+                last,
+                state,
+                delivery_count,
+                ..
             } = segment;
             match state {
                 State::Held | State::Delayed { .. } => {
@@ -503,6 +507,7 @@ impl AckBook {
                         partition,
                         first_offset: first,
                         last_offset: last,
+                        delivery_count,
                         why,
                     }))
                 }

@@ -192,6 +192,8 @@ pub struct LockLoss {
     pub first_offset: i64,
     /// Last offset, inclusive.
     pub last_offset: i64,
+    /// Deliveries so far: at the group's limit the broker archives the records.
+    pub delivery_count: i16,
     /// Why.
     pub why: AckFailure,
 }

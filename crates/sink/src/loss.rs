@@ -5,6 +5,8 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::PathBuf;
 
+use sharegroup_consumer::LockLoss;
+
 use crate::metrics::unix_time_ms;
 use crate::record::{SinkBatch, SinkRecord};
 
@@ -30,14 +32,53 @@ impl LossLog {
             reason,
             "Records on their last allowed delivery were not written and may be archived by the broker."
         );
-        let Some(path) = &self.file else {
-            return;
-        };
         let mut lines = String::new();
         for record in batch.records() {
             lines.push_str(&self.line(&record, reason));
             lines.push('\n');
         }
+        self.append(&lines);
+    }
+
+    /// Names offsets whose records are not at hand: their lock was lost while nobody could write
+    /// them.
+    pub(crate) fn name_offsets(&self, topic: &str, loss: &LockLoss, reason: &str) {
+        let LockLoss {
+            first_offset,
+            last_offset,
+            ..
+        } = *loss;
+        let partition = loss.partition.partition;
+        tracing::error!(
+            task = self.task,
+            group = self.group_id,
+            records = %format_args!("{topic}-{partition} offsets {first_offset}-{last_offset}"),
+            reason,
+            "Records on their last allowed delivery were not accepted and may be archived by the broker."
+        );
+        // Bounded by what was held.
+        let lines: String = (first_offset..=last_offset)
+            .map(|offset| {
+                let line = serde_json::json!({
+                    "topic": topic,
+                    "partition": partition,
+                    "offset": offset,
+                    "delivery_count": loss.delivery_count,
+                    "group": self.group_id,
+                    "task": self.task,
+                    "reason": reason,
+                    "time_ms": unix_time_ms(),
+                });
+                format!("{line}\n")
+            })
+            .collect();
+        self.append(&lines);
+    }
+
+    fn append(&self, lines: &str) {
+        let Some(path) = &self.file else {
+            return;
+        };
         let written = OpenOptions::new()
             .create(true)
             .append(true)

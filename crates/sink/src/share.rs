@@ -12,14 +12,16 @@ use sharegroup_consumer::{
 use tokio::time::Instant;
 
 use crate::config::{ConnectorConfig, ConsumerSettings};
+use crate::loss::LossLog;
 use crate::policy::LockLeft;
+use crate::policy::is_last_delivery;
 use crate::prepare::{Prepared, prepare};
 use crate::record::SinkBatch;
 use crate::source::{
     RecordSource, Settle, SourceBatch, SourceCounters, SourceError, SourceSnapshot,
 };
 use crate::status::PartitionStatus;
-use crate::worker::Cluster;
+use crate::worker::{Cluster, TaskPlace};
 
 /// A Kafka cluster: prepares groups, opens members.
 #[derive(Debug)]
@@ -43,14 +45,13 @@ impl Cluster for KafkaCluster {
     async fn open(
         &self,
         connector: &ConnectorConfig,
-        task: &str,
-        task_index: u32,
+        task: TaskPlace<'_>,
     ) -> Result<ShareConsumer, String> {
         let settings = &connector.consumer;
         let mut client = settings.client.clone();
-        client.client_id = client.client_id.map(|id| format!("{id}-{task_index}"));
-        // The member id comes from the seed: two tasks with one seed would be one member.
-        client.seed ^= u64::from(task_index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        client.client_id = client.client_id.map(|id| format!("{id}-{}", task.index));
+        // Tasks must not pause in step.
+        client.seed ^= u64::from(task.index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut builder = ShareConsumer::builder_with(client)
             .group_id(&settings.group_id)
             .topics(connector.topics.iter().map(String::as_str))
@@ -65,7 +66,13 @@ impl Cluster for KafkaCluster {
             .hold_max(None)
             .startup_timeout(self.startup_timeout)
             .observer(Arc::new(EventLog {
-                task: task.to_owned(),
+                task: task.name.to_owned(),
+                delivery_count_limit: task.delivery_count_limit,
+                loss: LossLog {
+                    file: settings.loss_file.clone(),
+                    group_id: settings.group_id.clone(),
+                    task: task.name.to_owned(),
+                },
             }));
         if let Some(rack) = &settings.client_rack {
             builder = builder.client_rack(rack);
@@ -201,6 +208,9 @@ impl SourceBatch for ShareBatch {
 #[derive(Debug)]
 struct EventLog {
     task: String,
+    delivery_count_limit: i16,
+    /// Names what is lost while no batch of the task's own can tell.
+    loss: LossLog,
 }
 
 impl ShareObserver for EventLog {
@@ -224,6 +234,12 @@ impl ShareObserver for EventLog {
                     "An acknowledgement did not count, or may not have: the records may be delivered again."
                 ),
             },
+            ShareEvent::LockLost { topic, loss }
+                if is_last_delivery(loss.delivery_count, self.delivery_count_limit) =>
+            {
+                let reason = format!("the lock was lost: {}", loss.why);
+                self.loss.name_offsets(topic, loss, &reason);
+            }
             ShareEvent::LockLost { topic, loss } => tracing::warn!(
                 task,
                 %topic,

@@ -268,9 +268,19 @@ pub(crate) trait Cluster: Send + Sync + 'static {
     fn open(
         &self,
         connector: &ConnectorConfig,
-        task: &str,
-        task_index: u32,
+        task: TaskPlace<'_>,
     ) -> impl Future<Output = Result<Self::Source, String>> + Send;
+}
+
+/// Which task joins, and what it knows of its group.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TaskPlace<'a> {
+    /// The task: `name-0`.
+    pub(crate) name: &'a str,
+    /// Its number in the connector.
+    pub(crate) index: u32,
+    /// Deliveries the group allows.
+    pub(crate) delivery_count_limit: i16,
 }
 
 /// Everything one task is made from.
@@ -430,7 +440,12 @@ async fn join<C: Cluster>(
         .set_note(Some(format!("waiting for the cluster at {servers}")));
     let prepare = || setup.cluster.prepare(&config.consumer);
     let prepared = setup.prepared.get_or_init(prepare).await.clone()?;
-    let source = setup.cluster.open(config, name, setup.shared.index).await?;
+    let place = TaskPlace {
+        name,
+        index: setup.shared.index,
+        delivery_count_limit: prepared.delivery_count_limit,
+    };
+    let source = setup.cluster.open(config, place).await?;
     setup.shared.set_note(None);
     Ok((source, prepared))
 }
@@ -485,10 +500,9 @@ mod tests {
         async fn open(
             &self,
             _: &ConnectorConfig,
-            _: &str,
-            task_index: u32,
+            task: TaskPlace<'_>,
         ) -> Result<ScriptedSource, String> {
-            Ok(self.brokers[task_index as usize].source())
+            Ok(self.brokers[task.index as usize].source())
         }
     }
 

@@ -18,7 +18,7 @@ const RECORDS: u64 = 1_000_000;
 const VALUE_BYTES: u64 = 256;
 /// What Kafka's tool reads.
 const THEIR_RECORDS: u64 = RECORDS / 10 * 9;
-const TRIES: u32 = 5;
+const TRIES: u32 = 15;
 const ROUNDS: u32 = 3;
 
 #[derive(Debug, Clone, Copy)]

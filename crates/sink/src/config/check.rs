@@ -159,12 +159,14 @@ fn unknown(
     if let Some(meant) = meant {
         return file
             .problem(key, "is not a key")
+            .without_value()
             .advice(format!("did you mean {meant}?"));
     }
     let problem = match elsewhere {
         Some(place) => file.problem(key, "has no effect here").advice(place),
         None => file
             .problem(key, "is not a known key")
+            .without_value()
             .advice("it has no effect"),
     };
     if strict { problem } else { problem.warning() }

@@ -55,6 +55,14 @@ impl ConfigProblem {
         self
     }
 
+    /// The same problem without the value: of a key that isn't known nobody knows whether it is a
+    /// secret.
+    #[must_use]
+    pub fn without_value(mut self) -> Self {
+        self.value = None;
+        self
+    }
+
     /// The same problem as a warning.
     #[must_use]
     pub const fn warning(mut self) -> Self {

@@ -213,7 +213,7 @@ fn a_foreign_key_is_a_warning_and_strictly_an_error() {
         warnings,
         [
             "worker.properties:2: topics=orders: has no effect here; it belongs in a connector's file",
-            "c0.properties:6: my.own.setting=1: is not a known key; it has no effect",
+            "c0.properties:6: my.own.setting: is not a known key; it has no effect",
             "c0.properties:7: offset.flush.interval.ms=1: has no effect here; it belongs in the worker's file",
         ]
     );
