@@ -32,12 +32,16 @@ impl LossLog {
             reason,
             "Records on their last allowed delivery were not written and may be archived by the broker."
         );
-        let mut lines = String::new();
-        for record in batch.records() {
-            lines.push_str(&self.line(&record, reason));
-            lines.push('\n');
-        }
-        self.append(&lines);
+        let records = batch.records();
+        self.append(records.map(|record| {
+            let SinkRecord {
+                partition,
+                offset,
+                delivery_count,
+                ..
+            } = record;
+            self.line(record.topic, partition, offset, delivery_count, reason)
+        }));
     }
 
     /// Names offsets whose records are not at hand: their lock was lost while nobody could write
@@ -56,29 +60,18 @@ impl LossLog {
             reason,
             "Records on their last allowed delivery were not accepted and may be archived by the broker."
         );
-        // Bounded by what was held.
-        let lines: String = (first_offset..=last_offset)
-            .map(|offset| {
-                let line = serde_json::json!({
-                    "topic": topic,
-                    "partition": partition,
-                    "offset": offset,
-                    "delivery_count": loss.delivery_count,
-                    "group": self.group_id,
-                    "task": self.task,
-                    "reason": reason,
-                    "time_ms": unix_time_ms(),
-                });
-                format!("{line}\n")
-            })
-            .collect();
-        self.append(&lines);
+        let named = named_offsets(first_offset, last_offset);
+        self.append(
+            named.map(|offset| self.line(topic, partition, offset, loss.delivery_count, reason)),
+        );
     }
 
-    fn append(&self, lines: &str) {
+    /// Writes lines to the file, if there is one; without one none is made.
+    fn append(&self, lines: impl Iterator<Item = String>) {
         let Some(path) = &self.file else {
             return;
         };
+        let lines: String = lines.collect();
         let written = OpenOptions::new()
             .create(true)
             .append(true)
@@ -93,17 +86,45 @@ impl LossLog {
         }
     }
 
-    fn line(&self, record: &SinkRecord<'_>, reason: &str) -> String {
-        serde_json::json!({
-            "topic": &**record.topic,
-            "partition": record.partition,
-            "offset": record.offset,
-            "delivery_count": record.delivery_count,
+    fn line(
+        &self,
+        topic: &str,
+        partition: i32,
+        offset: i64,
+        delivery_count: i16,
+        reason: &str,
+    ) -> String {
+        let line = serde_json::json!({
+            "topic": topic,
+            "partition": partition,
+            "offset": offset,
+            "delivery_count": delivery_count,
             "group": self.group_id,
             "task": self.task,
             "reason": reason,
             "time_ms": unix_time_ms(),
-        })
-        .to_string()
+        });
+        format!("{line}\n")
+    }
+}
+
+/// Offsets of a lost range that get a line each. The range is the broker's word: a hostile one is
+/// never walked to its end.
+fn named_offsets(first: i64, last: i64) -> impl Iterator<Item = i64> {
+    (first..=last).take(OFFSETS_NAMED_MAX)
+}
+
+/// Most offsets of one lost range that get a line each, all of them stand in the log: the largest
+/// window of record locks that a broker allows per partition.
+const OFFSETS_NAMED_MAX: usize = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hostile_range_is_not_walked_to_its_end() {
+        assert_eq!(named_offsets(0, i64::MAX).count(), OFFSETS_NAMED_MAX);
+        assert_eq!(named_offsets(5, 7).collect::<Vec<_>>(), [5, 6, 7]);
     }
 }
