@@ -1,5 +1,6 @@
 //! What `cargo xtask prove` runs: what takes too long, or is too noisy, for every change.
 
+mod decode;
 mod drain;
 mod process;
 
@@ -14,6 +15,11 @@ pub(crate) const PROOFS: &[Stage] = &[
         name: "versions",
         what: "each supported Kafka version starts with share groups on",
         run: versions,
+    },
+    Stage {
+        name: "decode",
+        what: "CPU time of decoding records beside kafka-protocol: 3 times with CRC, 5 times without",
+        run: decode::prove,
     },
     Stage {
         name: "drain",

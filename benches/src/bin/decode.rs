@@ -1,0 +1,158 @@
+//! Decode beside `kafka-protocol`, in turn on the same bytes, as ratios of the thread's CPU time.
+//!
+//! Prints a line per workload, and ends with 1 where a ratio misses its target.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use anyhow::ensure;
+use rustix::time::{ClockId, clock_gettime};
+use sharegroup_benches::workload::{Response, checked_bytes, compressed_records};
+use sharegroup_benches::{ours, peer};
+use sharegroup_wire::compress::{Compression, DecompressLimits, decompress};
+
+/// Rounds of one workload; figures are medians over them.
+const ROUNDS: usize = 15;
+/// CPU time of one measurement.
+const SLICE: Duration = Duration::from_millis(20);
+/// Least advantage over the peer for values of 256 B without a codec, with the CRC's time.
+const TARGET: f64 = 3.0;
+/// The same without it.
+const TARGET_WITHOUT_CRC: f64 = 5.0;
+
+fn main() -> anyhow::Result<()> {
+    let mut missed = 0;
+    println!("ns per record, medians of {ROUNDS} rounds; ratio = kafka-protocol 0.18 / sharegroup");
+    for records in [500, 5_000] {
+        for batch_records in [records, 60] {
+            for keys_and_headers in [false, true] {
+                let response = Response {
+                    batch_records,
+                    keys_and_headers,
+                    ..Response::of(records)
+                };
+                missed += u32::from(!uncompressed(&response)?);
+            }
+        }
+    }
+    for codec in [
+        Compression::Gzip,
+        Compression::Snappy,
+        Compression::Lz4,
+        Compression::Zstd,
+    ] {
+        compressed(&Response {
+            codec,
+            ..Response::of(500)
+        })?;
+    }
+    ensure!(missed == 0, "{missed} workloads miss their target");
+    Ok(())
+}
+
+/// Whether the targets hold; they are set for records without keys and headers only.
+fn uncompressed(response: &Response) -> anyhow::Result<bool> {
+    let body = response.body()?;
+    let checked = checked_bytes(&body)?;
+    ensure!(
+        ours::read(&body)? == peer::read(&body)?,
+        "the checksums differ"
+    );
+    let [ours, peer, crc] = medians(
+        response.records,
+        [
+            &mut || drop(black_box(ours::read(black_box(&body)))),
+            &mut || drop(black_box(peer::read(black_box(&body)))),
+            &mut || {
+                for bytes in &checked {
+                    black_box(crc32c::crc32c(black_box(bytes)));
+                }
+            },
+        ],
+    );
+    let with_crc = peer / ours;
+    let without_crc = (peer - crc) / (ours - crc);
+    let holds = with_crc >= TARGET && without_crc >= TARGET_WITHOUT_CRC;
+    println!(
+        "{:5} records, batches of {:4}, {}: sharegroup {ours:5.1}, kafka-protocol {peer:5.1}, ratio {with_crc:4.2}; \
+         CRC {crc:4.1} ({:2.0} % of ours), without it {without_crc:4.2}",
+        response.records,
+        response.batch_records,
+        if response.keys_and_headers {
+            "key and 2 headers"
+        } else {
+            "values only      "
+        },
+        100.0 * crc / ours,
+    );
+    Ok(holds || response.keys_and_headers)
+}
+
+fn compressed(response: &Response) -> anyhow::Result<()> {
+    let body = response.body()?;
+    let records = compressed_records(&body)?;
+    ensure!(
+        ours::read(&body)? == peer::read(&body)?,
+        "the checksums differ"
+    );
+    let [ours, peer, codec] = medians(
+        response.records,
+        [
+            &mut || drop(black_box(ours::read(black_box(&body)))),
+            &mut || drop(black_box(peer::read(black_box(&body)))),
+            &mut || {
+                for bytes in &records {
+                    drop(black_box(decompress(
+                        response.codec,
+                        bytes,
+                        &DecompressLimits::DEFAULT,
+                    )));
+                }
+            },
+        ],
+    );
+    println!(
+        "{:6}: sharegroup {ours:6.1}, kafka-protocol with our codecs {peer:6.1}, ratio {:4.2}; \
+         the codec alone {codec:6.1} ({:2.0} % of ours)",
+        response.codec.name(),
+        peer / ours,
+        100.0 * codec / ours,
+    );
+    Ok(())
+}
+
+/// Nanoseconds per record of each job. They take turns, so that a busy machine is busy for all.
+fn medians<const N: usize>(records: usize, mut jobs: [&mut dyn FnMut(); N]) -> [f64; N] {
+    let mut figures = [const { Vec::new() }; N];
+    for _ in 0..ROUNDS {
+        for (job, figures) in jobs.iter_mut().zip(&mut figures) {
+            figures.push(per_call(job) / records as f64);
+        }
+    }
+    figures.map(|mut figures| {
+        figures.sort_by(f64::total_cmp);
+        figures[ROUNDS / 2]
+    })
+}
+
+/// Nanoseconds of the thread's CPU time for one call.
+fn per_call(job: &mut dyn FnMut()) -> f64 {
+    let start = cpu_time();
+    let mut calls = 0_u32;
+    loop {
+        job();
+        calls += 1;
+        let used = cpu_time() - start;
+        if used >= SLICE {
+            return used.as_nanos() as f64 / f64::from(calls);
+        }
+    }
+}
+
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(
+        time.tv_sec.unsigned_abs(),
+        u32::try_from(time.tv_nsec).unwrap_or_default(),
+    )
+}
