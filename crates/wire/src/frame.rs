@@ -4,10 +4,13 @@
 //! ones. Two exceptions: the client id keeps its two-byte length in every header, and the answer to
 //! ApiVersions always has header v0, so that a client can read it before anything is negotiated.
 
+use std::io::{self, Read};
+
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::error::DecodeError;
 use crate::id::CorrelationId;
+use crate::limits::FRAME_BYTES_MAX;
 use crate::message::{Message, Request};
 use crate::primitive::{Context, Reader, Wire, write_uvarint};
 
@@ -116,6 +119,30 @@ fn with_size(mut frame: BytesMut) -> Bytes {
         *byte = value;
     }
     frame.freeze()
+}
+
+/// Reads one frame, without its size, from a blocking stream.
+///
+/// # Errors
+/// The stream's, and `InvalidData` with [`DecodeError::FrameTooLarge`] above [`FRAME_BYTES_MAX`].
+pub fn read_frame(stream: &mut impl Read) -> io::Result<Bytes> {
+    let mut size = [0; 4];
+    stream.read_exact(&mut size)?;
+    let size = u32::from_be_bytes(size);
+    if size as usize > FRAME_BYTES_MAX {
+        let error = DecodeError::FrameTooLarge {
+            size: size.into(),
+            limit: FRAME_BYTES_MAX,
+        };
+        return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+    }
+    let mut frame = Vec::new();
+    // Grows with what arrives, not with what the peer claims.
+    stream.take(size.into()).read_to_end(&mut frame)?;
+    if frame.len() < size as usize {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(frame.into())
 }
 
 /// The correlation id of a response frame (without its size).
@@ -258,6 +285,21 @@ mod tests {
                 ..
             })
         ));
+    }
+
+    #[test]
+    fn a_frame_comes_back_from_a_stream() {
+        let frame = encode_request(&find("g"), 2, CorrelationId(7), None);
+        let twice = [&frame[..], &frame[..]].concat();
+        let mut stream = &twice[..];
+        assert_eq!(read_frame(&mut stream).unwrap(), frame[4..]);
+        assert_eq!(read_frame(&mut stream).unwrap(), frame[4..]);
+        let ended = read_frame(&mut stream).unwrap_err();
+        assert_eq!(ended.kind(), io::ErrorKind::UnexpectedEof);
+        let cut = read_frame(&mut &frame[..frame.len() - 1]).unwrap_err();
+        assert_eq!(cut.kind(), io::ErrorKind::UnexpectedEof);
+        let hostile = read_frame(&mut &[0xff; 8][..]).unwrap_err();
+        assert_eq!(hostile.kind(), io::ErrorKind::InvalidData);
     }
 
     #[test]

@@ -63,7 +63,8 @@ message! {
     pub struct DescribeShareGroupOffsetsResponsePartition {
         /// Partition index.
         pub partition_index: i32,
-        /// First offset that is not settled yet (SPSO); −1 = unknown.
+        /// Start offset (SPSO) as it was last stored; −1 = unknown. Records behind it may be settled:
+        /// [`lag`](Self::lag) counts them out.
         pub start_offset: i64,
         /// Leader epoch of the partition.
         pub leader_epoch: i32,

@@ -74,3 +74,15 @@ message! {
         pub current_leader: LeaderIdAndEpoch,
     }
 }
+
+impl ShareAcknowledgeResponse {
+    /// The first error, of the whole request or of a partition.
+    ///
+    /// # Errors
+    /// That error.
+    pub fn ok(&self) -> Result<(), ErrorCode> {
+        self.error_code.ok()?;
+        let mut partitions = self.responses.iter().flat_map(|topic| &topic.partitions);
+        partitions.try_for_each(|partition| partition.error_code.ok())
+    }
+}

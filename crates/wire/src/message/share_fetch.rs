@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use crate::ErrorCode;
 use crate::id::{BrokerId, SessionEpoch, TopicId};
+use crate::message::share_acknowledge::{AcknowledgePartition, AcknowledgeTopic};
 use crate::message::{message, since};
 
 /// Acquire whole batches; `max_records` is soft (KIP-1206).
@@ -147,5 +148,45 @@ message! {
         pub port: i32,
         /// Rack.
         pub rack: Option<String>,
+    }
+}
+
+impl FetchTopic {
+    /// Partitions to add to the session, without acknowledgements.
+    #[must_use]
+    pub fn of(topic_id: TopicId, partitions: impl IntoIterator<Item = i32>) -> Self {
+        let partitions = partitions
+            .into_iter()
+            .map(|partition_index| FetchPartition {
+                partition_index,
+                acknowledgement_batches: Vec::new(),
+            });
+        Self {
+            topic_id,
+            partitions: partitions.collect(),
+        }
+    }
+}
+
+impl FetchedPartition {
+    /// Acknowledges everything acquired with one type, see
+    /// [`AcknowledgementBatch::acknowledge_types`]. Empty ranges are left out (a broker sends
+    /// them where `batch_size` is 0): they would spoil the whole partition's acknowledgement.
+    #[must_use]
+    pub fn acknowledge(&self, topic_id: TopicId, acknowledge_type: i8) -> AcknowledgeTopic {
+        let acquired = self.acquired_records.iter();
+        let acquired = acquired.filter(|range| range.first_offset <= range.last_offset);
+        let batches = acquired.map(|range| AcknowledgementBatch {
+            first_offset: range.first_offset,
+            last_offset: range.last_offset,
+            acknowledge_types: vec![acknowledge_type],
+        });
+        AcknowledgeTopic {
+            topic_id,
+            partitions: vec![AcknowledgePartition {
+                partition_index: self.partition_index,
+                acknowledgement_batches: batches.collect(),
+            }],
+        }
     }
 }
