@@ -14,6 +14,7 @@
 pub mod console;
 #[cfg(feature = "file")]
 pub mod file;
+mod lent;
 pub mod line;
 
 use sharegroup_sink::Registry;

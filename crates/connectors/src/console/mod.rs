@@ -1,6 +1,6 @@
 //! Prints records to standard output, one line each.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use sharegroup_sink::config::{ConfigProblem, KeyDef};
 use sharegroup_sink::{
@@ -8,6 +8,7 @@ use sharegroup_sink::{
     TaskContext, TaskError,
 };
 
+use crate::lent::Lent;
 use crate::line::Format;
 
 /// The sink `console`. Key: `format`.
@@ -33,33 +34,50 @@ impl Connector for ConsoleConnector {
         _: &TaskContext,
     ) -> Result<Box<dyn DynSinkTask>, TaskError> {
         let format = Format::parse(config.own("format").unwrap_or_default());
-        Ok(Box::new(ConsoleTask {
-            format,
-            output: std::io::stdout(),
-            lines: Vec::new(),
-        }))
+        Ok(Box::new(ConsoleTask::new(format, io::stdout())))
     }
 }
 
 #[derive(Debug)]
 struct ConsoleTask<W> {
     format: Format,
+    /// A pipe that nobody reads blocks.
+    printer: Lent<Printer<W>, io::Result<()>>,
+}
+
+#[derive(Debug)]
+struct Printer<W> {
     output: W,
     lines: Vec<u8>,
 }
 
-impl<W: Write + Send> SinkTask for ConsoleTask<W> {
-    async fn put(&mut self, batch: SinkBatch, _: &OutcomeSender) -> Result<(), PutError> {
-        self.lines.clear();
-        for record in batch.records() {
-            self.format.write(&record, &mut self.lines);
+impl<W: Write + Send + 'static> ConsoleTask<W> {
+    const fn new(format: Format, output: W) -> Self {
+        let lines = Vec::new();
+        Self {
+            format,
+            printer: Lent::new(Printer { output, lines }),
         }
+    }
+}
+
+impl<W: Write> Printer<W> {
+    fn print(&mut self) -> io::Result<()> {
+        self.output.write_all(&self.lines)?;
+        self.output.flush()
+    }
+}
+
+impl<W: Write + Send + 'static> SinkTask for ConsoleTask<W> {
+    async fn put(&mut self, batch: SinkBatch, _: &OutcomeSender) -> Result<(), PutError> {
+        let lines = &mut self.printer.value().await?.lines;
+        lines.clear();
+        for record in batch.records() {
+            self.format.write(&record, lines);
+        }
+        let printed = self.printer.work(Printer::print).await?;
         // Whoever reads the output has gone: that won't get better.
-        let written = self
-            .output
-            .write_all(&self.lines)
-            .and_then(|()| self.output.flush());
-        written
+        printed
             .map_err(|error| PutError::fatal(format!("standard output can't be written: {error}")))
     }
 }
@@ -80,12 +98,8 @@ mod tests {
         });
         let batch = SinkBatch::from_records("t", TopicId::ZERO, 0, records.to_vec());
         let sender = Outcomes::of(&batch).sender();
-        let mut task = ConsoleTask {
-            format: Format::Value,
-            output: Vec::new(),
-            lines: Vec::new(),
-        };
+        let mut task = ConsoleTask::new(Format::Value, Vec::new());
         SinkTask::put(&mut task, batch, &sender).await.unwrap();
-        assert_eq!(task.output, b"one\ntwo\n");
+        assert_eq!(task.printer.value().await.unwrap().output, b"one\ntwo\n");
     }
 }

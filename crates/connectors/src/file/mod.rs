@@ -6,27 +6,33 @@
 //! | `format` | `value` | `value`: each value as it is; `jsonl`: one JSON object per record |
 //! | `fsync` | `false` | `true`: records are accepted after their lines are on the disk |
 //!
-//! Tasks, and workers, may share a file: lines are appended whole. A full disk fails the task; the
-//! records stay available to the group.
+//! Tasks, and workers, may share a file: lines are appended whole. A file that is moved or removed
+//! (logrotate) is made anew; records are accepted only when they are in the file that the path
+//! leads to. A full disk fails the task, and one that is nearly full its start; the records stay
+//! available to the group.
 
 mod config;
 mod outcome;
 mod request;
+mod room;
 mod service;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::path::Path;
 
 use sharegroup_sink::config::{ConfigProblem, KeyDef};
 use sharegroup_sink::{
-    Connector, ConnectorConfig, DynSinkTask, OutcomeSender, PutError, SinkBatch, SinkTask,
-    TaskContext, TaskError,
+    Connector, ConnectorConfig, DynSinkTask, OutcomeSender, PutError, SinkBatch, SinkRecord,
+    SinkTask, TaskContext, TaskError,
 };
+use tokio::task::spawn_blocking;
 
 use self::config::FileConfig;
+use self::outcome::TornWrite;
 use self::request::Request;
 use self::service::LineFile;
+use crate::lent::Lent;
 
 /// The sink `file`.
 #[derive(Clone, Copy, Debug)]
@@ -62,68 +68,69 @@ impl Connector for FileConnector {
 #[derive(Debug)]
 struct FileTask {
     config: FileConfig,
-    /// Open from `start` to `stop`.
-    file: Option<Arc<LineFile>>,
-    /// Reused for every put.
-    request: Request,
+    /// From `start` to `stop`.
+    desk: Option<Lent<Desk, Result<(), TornWrite>>>,
     /// Whether a value that isn't one line has been seen and said.
     broken_line_said: bool,
 }
 
+/// What a write needs.
+#[derive(Debug)]
+struct Desk {
+    file: LineFile,
+    /// Reused for every put.
+    request: Request,
+}
+
 impl FileTask {
-    fn new(config: FileConfig) -> Self {
-        let request = Request::new(config.format);
+    const fn new(config: FileConfig) -> Self {
         Self {
             config,
-            file: None,
-            request,
+            desk: None,
             broken_line_said: false,
         }
     }
+}
 
-    fn file(&self) -> Result<Arc<LineFile>, PutError> {
-        self.file
-            .clone()
-            .ok_or_else(|| PutError::fatal("the file isn't open"))
-    }
+fn open(path: &Path) -> Result<LineFile, TaskError> {
+    let file = LineFile::open(path)?;
+    room::check(&file)?;
+    Ok(file)
 }
 
 impl SinkTask for FileTask {
     async fn start(&mut self, _: &TaskContext) -> Result<(), TaskError> {
         service::survive_file_size_limit()?;
-        self.file = Some(Arc::new(LineFile::open(&self.config.path)?));
+        let path = self.config.path.clone();
+        let opened = spawn_blocking(move || open(&path)).await;
+        let file = opened.map_err(|error| TaskError::new(error.to_string()))??;
+        self.desk = Some(Lent::new(Desk {
+            file,
+            request: Request::new(self.config.format),
+        }));
         Ok(())
     }
 
     async fn put(&mut self, batch: SinkBatch, outcomes: &OutcomeSender) -> Result<(), PutError> {
-        let file = self.file()?;
+        let desk = self.desk.as_mut().ok_or_else(not_open)?;
         let mut records = batch.records().peekable();
         while records.peek().is_some() {
-            self.request.clear();
-            while !self.request.is_full()
+            let request = &mut desk.value().await?.request;
+            request.clear();
+            while !request.is_full()
                 && let Some(record) = records.next()
             {
                 if !self.broken_line_said && self.config.format.is_broken_by(&record) {
                     self.broken_line_said = true;
-                    tracing::warn!(
-                        topic = %record.topic,
-                        partition = record.partition,
-                        offset = record.offset,
-                        "A value holds a newline and is written as it is, as several lines; format=jsonl keeps each record on one line."
-                    );
+                    warn_of_broken_line(&record);
                 }
-                self.request.push(&record);
+                request.push(&record);
             }
-            if let Err(torn) = file.append(&self.request) {
-                return Err(outcome::report(
-                    torn,
-                    &self.request,
-                    &self.config.path,
-                    outcomes,
-                ));
-            }
+            let appended = desk.work(|desk| desk.file.append(&desk.request)).await?;
+            let request = &desk.value().await?.request;
+            appended.map_err(|torn| outcome::report(torn, request, outcomes))?;
             if records.peek().is_some()
-                && let Some((first, last)) = self.request.offsets()
+                && let Some((first, last)) = request.offsets()
             {
                 outcomes.written_range(first, last);
             }
@@ -135,18 +142,26 @@ impl SinkTask for FileTask {
         if !self.config.fsync {
             return Ok(());
         }
-        let file = self.file()?;
-        let synced = tokio::task::spawn_blocking(move || file.sync()).await;
-        let error = match synced {
-            Ok(Ok(())) => return Ok(()),
-            Ok(Err(error)) => error,
-            Err(error) => std::io::Error::other(error),
-        };
-        Err(outcome::classify(&error, &self.config.path))
+        let desk = self.desk.as_mut().ok_or_else(not_open)?;
+        let synced = desk.work(|desk| Ok(desk.file.sync()?)).await?;
+        synced.map_err(|torn| torn.trouble.into())
     }
 
     async fn stop(&mut self) -> Result<(), TaskError> {
-        self.file = None;
+        self.desk = None;
         Ok(())
     }
+}
+
+fn warn_of_broken_line(record: &SinkRecord<'_>) {
+    tracing::warn!(
+        topic = %record.topic,
+        partition = record.partition,
+        offset = record.offset,
+        "A value holds a newline and is written as it is, as several lines; format=jsonl keeps each record on one line."
+    );
+}
+
+fn not_open() -> PutError {
+    PutError::fatal("the file isn't open")
 }

@@ -5,15 +5,18 @@
 //! size limit) can be cut back to whole lines before anybody else appends. A process that was killed
 //! in the middle of a write can't do that: whoever appends next finds a file that doesn't end with
 //! a newline, and starts on a new line.
+//!
+//! A file that is renamed or removed (logrotate) is followed by path: lines count as written only
+//! if the path still leads to the file that has them.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, FileType, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use sharegroup_sink::TaskError;
 
+use super::outcome::{TornWrite, Trouble};
 use super::request::Request;
 
 /// A file that only ever grows by whole lines.
@@ -21,54 +24,83 @@ use super::request::Request;
 pub(super) struct LineFile {
     file: File,
     path: PathBuf,
+    /// Device and inode.
+    identity: (u64, u64),
     /// Where our last append ended: as long as the file ends there, it ends with a whole line.
-    end: AtomicU64,
-}
-
-/// An append that broke off.
-#[derive(Debug)]
-pub(super) struct TornWrite {
-    /// Offset of the last record whose line is in the file; half of a further one has been cut off
-    /// again.
-    pub(super) last_written: Option<i64>,
-    pub(super) error: io::Error,
+    end: u64,
+    /// Why a file that was left could not be forced to the disk.
+    unsynced: Option<io::Error>,
 }
 
 impl LineFile {
     /// Opens the file for appending; it is made if it doesn't exist, its folder isn't.
-    pub(super) fn open(path: &Path) -> Result<Self, TaskError> {
+    pub(super) fn open(path: &Path) -> Result<Self, Trouble> {
+        // Looked at first: opening a device may do something.
+        if let Ok(there) = std::fs::metadata(path) {
+            must_be_a_file(path, &there)?;
+        }
+        // To open a pipe for reading and writing doesn't wait for anybody.
         let file = OpenOptions::new()
             .create(true)
             .append(true)
             .read(true)
-            .open(path);
-        let file = file.map_err(|error| open_error(path, error))?;
+            .open(path)
+            .map_err(|error| open_trouble(path, error))?;
+        let opened = file
+            .metadata()
+            .map_err(|error| Trouble::writing(path, error))?;
+        must_be_a_file(path, &opened)?;
         Ok(Self {
             file,
             path: path.to_owned(),
-            end: AtomicU64::new(0),
+            identity: identity(&opened),
+            end: 0,
+            unsynced: None,
         })
     }
 
+    pub(super) const fn file(&self) -> &File {
+        &self.file
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Appends the request's lines: all of them, or as many whole ones as fit.
-    pub(super) fn append(&self, request: &Request) -> Result<(), TornWrite> {
+    pub(super) fn append(&mut self, request: &Request) -> Result<(), TornWrite> {
+        for _ in 0..REPLACED_MAX {
+            if !self.is_in_place()? {
+                self.reopen()?;
+            }
+            let appended = self.append_here(request);
+            // What went into a file that was moved meanwhile isn't where it should be.
+            if self.is_in_place()? {
+                return appended;
+            }
+        }
+        let message = format!(
+            "the file {} is moved or removed again and again",
+            self.path.display()
+        );
+        Err(Trouble::new(message, ErrorKind::Other).into())
+    }
+
+    fn append_here(&mut self, request: &Request) -> Result<(), TornWrite> {
         let lines = request.lines();
-        let nothing_written = |error| TornWrite {
-            last_written: None,
-            error,
-        };
-        let _locked = Locked::new(&self.file).map_err(nothing_written)?;
-        let length = self.start_on_a_new_line().map_err(nothing_written)?;
+        let trouble = |error| Trouble::writing(&self.path, error);
+        let _locked = Locked::new(&self.file).map_err(trouble)?;
+        let length = self.start_on_a_new_line().map_err(trouble)?;
         let (written, error) = write(&self.file, lines);
         let Some(error) = error else {
-            self.end
-                .store(length + lines.len() as u64, Ordering::Relaxed);
+            self.end = length + lines.len() as u64;
             return Ok(());
         };
+        let trouble = trouble(error);
         let whole = request.complete_within(written);
         let end = length + whole.map_or(0, |(_, bytes)| bytes as u64);
         match self.file.set_len(end) {
-            Ok(()) => self.end.store(end, Ordering::Relaxed),
+            Ok(()) => self.end = end,
             // The next append finds the half line and leaves it on a line of its own.
             Err(error) => tracing::error!(
                 file = %self.path.display(),
@@ -78,19 +110,45 @@ impl LineFile {
         }
         Err(TornWrite {
             last_written: whole.map(|(offset, _)| offset),
-            error,
+            trouble,
         })
     }
 
     /// Forces everything appended so far to the disk.
-    pub(super) fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()
+    pub(super) fn sync(&mut self) -> Result<(), Trouble> {
+        let synced = match self.unsynced.take() {
+            Some(error) => Err(error),
+            None => self.file.sync_data(),
+        };
+        synced.map_err(|error| Trouble::writing(&self.path, error))
+    }
+
+    /// Whether the path leads to the open file.
+    fn is_in_place(&self) -> Result<bool, Trouble> {
+        match std::fs::metadata(&self.path) {
+            Ok(there) => Ok(identity(&there) == self.identity),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Trouble::writing(&self.path, error)),
+        }
+    }
+
+    /// Leaves the file to whoever moved it, and goes on in the one that the path leads to.
+    fn reopen(&mut self) -> Result<(), Trouble> {
+        let mut new = Self::open(&self.path)?;
+        // What is in the old one may be waiting for a flush.
+        new.unsynced = self.file.sync_data().err().or(self.unsynced.take());
+        *self = new;
+        tracing::warn!(
+            file = %self.path.display(),
+            "The file was moved or removed; records go to a new one."
+        );
+        Ok(())
     }
 
     /// Ends a half line that somebody left behind. The answer is the file's length.
     fn start_on_a_new_line(&self) -> io::Result<u64> {
         let length = self.file.metadata()?.len();
-        if length == self.end.load(Ordering::Relaxed) {
+        if length == self.end {
             return Ok(length);
         }
         let Some(last) = length.checked_sub(1) else {
@@ -108,6 +166,36 @@ impl LineFile {
         );
         (&self.file).write_all(b"\n")?;
         Ok(length + 1)
+    }
+}
+
+/// How often a file may be moved during one append.
+const REPLACED_MAX: usize = 3;
+
+fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+/// What a pipe or a device swallows is written nowhere.
+fn must_be_a_file(path: &Path, metadata: &Metadata) -> Result<(), Trouble> {
+    let Some(what) = not_a_file(metadata.file_type()) else {
+        return Ok(());
+    };
+    let message = format!(
+        "{} is {what}: the file sink writes to regular files only; connector.class=console prints to standard output",
+        path.display()
+    );
+    Err(Trouble::new(message, ErrorKind::Unsupported))
+}
+
+fn not_a_file(kind: FileType) -> Option<&'static str> {
+    match kind {
+        kind if kind.is_file() => None,
+        kind if kind.is_dir() => Some("a folder"),
+        kind if kind.is_fifo() => Some("a named pipe"),
+        kind if kind.is_socket() => Some("a socket"),
+        kind if kind.is_char_device() || kind.is_block_device() => Some("a device"),
+        _ => Some("no file"),
     }
 }
 
@@ -147,7 +235,7 @@ fn write(mut file: &File, lines: &[u8]) -> (usize, Option<io::Error>) {
     (written, None)
 }
 
-fn open_error(path: &Path, error: io::Error) -> TaskError {
+fn open_trouble(path: &Path, error: io::Error) -> Trouble {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -161,7 +249,7 @@ fn open_error(path: &Path, error: io::Error) -> TaskError {
     } else {
         format!("the file {shown} can't be opened for appending: {error}")
     };
-    TaskError::new(message).caused_by(error)
+    Trouble::new(message, error)
 }
 
 /// A write beyond a file size limit (`ulimit -f`) would kill the process; with a handler for

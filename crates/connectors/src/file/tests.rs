@@ -1,7 +1,9 @@
 //! The file sink against real files.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use bytes::Bytes;
 use sharegroup_sink::config::{Properties, load_properties};
@@ -10,6 +12,7 @@ use sharegroup_sink::{
     SinkTask, TaskContext,
 };
 use sharegroup_wire::TopicId;
+use tokio::time::timeout;
 
 use super::config::FileConfig;
 use super::{FileConnector, FileTask};
@@ -243,17 +246,120 @@ async fn two_tasks_that_share_a_file_append_whole_lines() {
 }
 
 #[tokio::test]
-async fn a_full_disk_fails_the_task_and_names_the_file() {
-    let mut task = task(Path::new("/dev/full"), false);
+async fn what_is_no_regular_file_is_refused_at_start() {
+    let folder = Folder::new("kinds");
+    let pipe = folder.file("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let socket = folder.file("socket");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    for (path, what) in [
+        (pipe.as_path(), "a named pipe"),
+        (&socket, "a socket"),
+        (&folder.0, "a folder"),
+        (Path::new("/dev/null"), "a device"),
+    ] {
+        let error = task(path, false).start(&context(0)).await.unwrap_err();
+        let expected = format!("{} is {what}: ", path.display());
+        let error = error.to_string();
+        assert!(
+            error.starts_with(&expected) && error.contains("connector.class=console"),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_moved_or_removed_is_made_anew() {
+    let folder = Folder::new("moved");
+    let (path, old) = (folder.file("out"), folder.file("out.1"));
+    let read = |path: &Path| std::fs::read_to_string(path).unwrap();
+    let mut task = task(&path, true);
     task.start(&context(0)).await.unwrap();
+    put(&mut task, batch(0, &[Some("one")])).await.0.unwrap();
+    std::fs::rename(&path, &old).unwrap();
+    put(&mut task, batch(1, &[Some("two")])).await.0.unwrap();
+    assert_eq!((read(&old), read(&path)), ("one\n".into(), "two\n".into()));
+    std::fs::remove_file(&path).unwrap();
+    put(&mut task, batch(2, &[Some("three")])).await.0.unwrap();
+    assert_eq!(read(&path), "three\n");
+    std::fs::write(&old, "somebody's\n").unwrap();
+    std::fs::rename(&old, &path).unwrap();
+    put(&mut task, batch(3, &[Some("four")])).await.0.unwrap();
+    task.flush().await.unwrap();
+    assert_eq!(read(&path), "somebody's\nfour\n");
+}
+
+#[tokio::test]
+async fn a_file_that_can_not_be_made_anew_fails_the_task() {
+    let folder = Folder::new("gone");
+    let inner = folder.file("inner");
+    std::fs::create_dir(&inner).unwrap();
+    let mut task = task(&inner.join("out"), false);
+    task.start(&context(0)).await.unwrap();
+    std::fs::remove_dir_all(&inner).unwrap();
     let (result, outcomes) = put(&mut task, batch(0, &[Some("x")])).await;
     let error = result.unwrap_err();
     assert!(!error.is_retriable());
-    assert!(
-        error.to_string().contains("/dev/full can't be written"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("does not exist: create it"));
     assert_eq!(outcomes, None);
+}
+
+/// Whoever has the file's lock holds up each write, as a disk does that hangs.
+fn hang(path: &Path) -> File {
+    let file = File::open(path).unwrap();
+    file.lock().unwrap();
+    file
+}
+
+#[tokio::test]
+async fn a_file_that_is_removed_during_a_write_gets_the_lines_again() {
+    let folder = Folder::new("during");
+    let path = folder.file("out");
+    let mut task = task(&path, false);
+    task.start(&context(0)).await.unwrap();
+    let hanging = hang(&path);
+    let meanwhile = async {
+        tokio::task::yield_now().await;
+        std::fs::remove_file(&path).unwrap();
+        drop(hanging);
+    };
+    let ((result, _), ()) = tokio::join!(put(&mut task, batch(0, &[Some("kept")])), meanwhile);
+    result.unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "kept\n");
+}
+
+#[tokio::test]
+async fn a_write_that_hangs_leaves_the_thread_free_and_the_next_put_waits_for_it() {
+    let folder = Folder::new("hang");
+    let path = folder.file("out");
+    let mut task = task(&path, false);
+    task.start(&context(0)).await.unwrap();
+    let hanging = hang(&path);
+    // A put is dropped when its task must stop.
+    let first = batch(0, &[Some("one"), Some("two")]);
+    let cut_off = timeout(Duration::from_millis(50), put(&mut task, first)).await;
+    assert!(cut_off.is_err());
+    let second = batch(0, &[Some("one")]);
+    let ((result, _), ()) = tokio::join!(put(&mut task, second), async { drop(hanging) });
+    result.unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\none\n");
+}
+
+#[tokio::test]
+async fn a_task_whose_write_hangs_can_be_stopped() {
+    let folder = Folder::new("stop");
+    let path = folder.file("out");
+    let mut task = task(&path, true);
+    task.start(&context(0)).await.unwrap();
+    let _hanging = hang(&path);
+    let record = batch(0, &[Some("x")]);
+    assert!(
+        timeout(Duration::from_millis(1), put(&mut task, record))
+            .await
+            .is_err()
+    );
+    task.stop().await.unwrap();
 }
 
 const CHILD: &str = "FILE_SINK_LIMITED_FILE";
@@ -317,6 +423,10 @@ async fn child_under_a_file_size_limit() {
     );
     assert!(put(&mut task, again).await.0.is_err());
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    // The next start takes no records that it could not write.
+    let mut next = self::task(Path::new(&path), false);
+    let error = next.start(&context(0)).await.unwrap_err().to_string();
+    assert!(error.contains("ulimit -f"), "{error}");
 }
 
 #[test]
