@@ -34,6 +34,11 @@ pub(crate) const STAGES: &[Stage] = &[
         run: clippy,
     },
     Stage {
+        name: "benches",
+        what: "the benches build without a warning",
+        run: benches,
+    },
+    Stage {
         name: "unit",
         what: "unit, property and vector tests inside the crates",
         run: unit,
@@ -84,6 +89,26 @@ fn clippy(context: &Context) -> anyhow::Result<Count> {
         "-D",
         "warnings",
     ]))
+}
+
+/// They are a workspace of their own, for the sake of the peers in it.
+fn benches(context: &Context) -> anyhow::Result<Count> {
+    let manifest = ["--manifest-path", "benches/Cargo.toml"];
+    let target = context.target_dir().join("benches");
+    context.check(
+        context
+            .cargo(["fmt"])
+            .args(manifest)
+            .args(["--", "--check", "-l"]),
+    )?;
+    let lint = ["--all-targets", "--", "-D", "warnings"];
+    let mut clippy = context.cargo(["clippy"]);
+    context.check(
+        clippy
+            .args(manifest)
+            .args(lint)
+            .env("CARGO_TARGET_DIR", target),
+    )
 }
 
 fn unit(context: &Context) -> anyhow::Result<Count> {
