@@ -8,9 +8,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use sharegroup_launcher::Kafka;
-use support::{
-    Folder, Run, RunPlan, Written, create_topic, lag, lines, produce, producer, wait_for,
-};
+use support::job::Job;
 
 /// What members can hold of 4 partitions, written and not yet confirmed: the broker's window of
 /// record locks (`group.share.partition.max.record.locks`, 2,000 per partition) bounds it.
@@ -18,149 +16,67 @@ const HELD_MAX: u64 = 4 * 2_000;
 
 #[test]
 fn a_killed_process_loses_nothing_and_repeats_at_most_what_it_held() {
-    const RECORDS: u64 = 1_000_000;
-    let Some(kafka) = Kafka::builder().start_or_skip().unwrap() else {
+    let Some(job) = Job::prepare(Kafka::builder(), 4, 1_000_000) else {
         return;
     };
-    let folder = Folder::new("killed");
-    create_topic(&kafka, "jobs", 4, 1);
-    let produced = Instant::now();
-    produce(&kafka, &folder, "jobs", RECORDS);
-    println!("produced {RECORDS} records in {:?}", produced.elapsed());
+    job.produce();
 
-    let plan = |name| RunPlan {
-        name,
-        kafka: &kafka,
-        folder: &folder,
-        topic: "jobs",
-        group: "job",
-        tasks: 2,
-        more: "",
-        arguments: &["--exit-when-idle", "3s"],
-    };
     let started = Instant::now();
-    let mut killed = Run::start(&plan("a"));
-    let mut survivor = Run::start(&plan("b"));
-    wait_for("200,000 lines", Duration::from_secs(120), || {
-        lines(&folder, "a") + lines(&folder, "b") >= 200_000
-    });
+    let until_idle = ["--exit-when-idle", "3s"];
+    let mut killed = job.run("a", &until_idle);
+    let survivor = job.run("b", &until_idle);
+    job.wait_for_lines(&["a", "b"], 200_000);
     killed.signal("-9");
     killed.wait(Duration::from_secs(5));
-    let (by_killed, at_kill) = (lines(&folder, "a"), started.elapsed());
-    let status = survivor.wait(Duration::from_secs(180));
-    assert!(status.success(), "{status}\n{}", survivor.log());
+    let (by_killed, at_kill) = (job.lines("a"), started.elapsed());
+    let written = job.finish(None, survivor);
     println!(
         "drained in {:?} (killed at {at_kill:?} after {by_killed} lines of its own)",
         started.elapsed()
     );
-
-    let written = Written::read(&folder);
-    println!(
-        "distinct {}, duplicates {}",
-        written.distinct(),
-        written.duplicates()
-    );
-    assert_eq!(written.missing(RECORDS), Vec::<u64>::new());
-    assert_eq!(written.distinct(), RECORDS);
     assert!(by_killed > 0, "the killed process had written nothing");
-    assert!(
-        written.duplicates() <= HELD_MAX,
-        "{} duplicates",
-        written.duplicates()
-    );
-    assert_eq!(lag(&kafka, "job"), Some(0));
+    let duplicates = written.duplicates();
+    assert!(duplicates <= HELD_MAX, "{duplicates} duplicates");
 }
 
 #[test]
 fn a_stop_in_the_middle_repeats_nothing() {
     const RECORDS: u64 = 400_000;
-    let Some(kafka) = Kafka::builder().start_or_skip().unwrap() else {
+    let Some(job) = Job::prepare(Kafka::builder(), 4, RECORDS) else {
         return;
     };
-    let folder = Folder::new("stopped");
-    create_topic(&kafka, "jobs", 4, 1);
-    produce(&kafka, &folder, "jobs", RECORDS);
-    let plan = |name, arguments| RunPlan {
-        name,
-        kafka: &kafka,
-        folder: &folder,
-        topic: "jobs",
-        group: "job",
-        tasks: 2,
-        more: "",
-        arguments,
-    };
+    job.produce();
 
-    let mut first = Run::start(&plan("a", &[]));
-    wait_for("50,000 lines", Duration::from_secs(120), || {
-        lines(&folder, "a") >= 50_000
-    });
+    let mut first = job.run("a", &[]);
+    job.wait_for_lines(&["a"], 50_000);
     let stopped = Instant::now();
     first.signal("-TERM");
     let status = first.wait(Duration::from_secs(10));
+    let took = stopped.elapsed();
     assert!(status.success(), "{status}\n{}", first.log());
-    let (by_first, took) = (lines(&folder, "a"), stopped.elapsed());
     assert!(took < Duration::from_secs(5), "left after {took:?}");
+    let by_first = job.lines("a");
     assert!(by_first < RECORDS, "stopped too late to prove anything");
 
-    let mut second = Run::start(&plan("b", &["--exit-when-idle", "3s"]));
-    let status = second.wait(Duration::from_secs(120));
-    assert!(status.success(), "{status}\n{}", second.log());
-    let written = Written::read(&folder);
-    println!(
-        "stopped after {by_first} lines in {took:?}; distinct {}, duplicates {}",
-        written.distinct(),
-        written.duplicates()
-    );
-    assert_eq!(written.missing(RECORDS), Vec::<u64>::new());
+    let second = job.run("b", &["--exit-when-idle", "3s"]);
+    let written = job.finish(None, second);
+    println!("stopped after {by_first} lines in {took:?}");
     assert_eq!(written.duplicates(), 0);
-    assert_eq!(lag(&kafka, "job"), Some(0));
 }
 
 #[test]
 fn three_brokers_of_which_one_dies_and_comes_back_lose_nothing() {
-    const RECORDS: u64 = 300_000;
-    let Some(kafka) = Kafka::builder().brokers(3).start_or_skip().unwrap() else {
+    let Some(job) = Job::prepare(Kafka::builder().brokers(3), 6, 300_000) else {
         return;
     };
-    let folder = Folder::new("three");
-    create_topic(&kafka, "jobs", 6, 3);
-    let mut producing = producer(&kafka, &folder, "jobs", RECORDS)
-        .args(["--throughput", "15000"])
-        .spawn()
-        .unwrap();
-    let mut run = Run::start(&RunPlan {
-        name: "a",
-        kafka: &kafka,
-        folder: &folder,
-        topic: "jobs",
-        group: "job",
-        tasks: 2,
-        more: "",
-        arguments: &["--exit-when-idle", "10s"],
-    });
-    wait_for("60,000 lines", Duration::from_secs(120), || {
-        lines(&folder, "a") >= 60_000
-    });
-    let broker = kafka.broker(2);
+    let producing = job.begin_to_produce();
+    let run = job.run("a", &["--exit-when-idle", "10s"]);
+    job.wait_for_lines(&["a"], 60_000);
+    let broker = job.kafka.broker(2);
     broker.kill().unwrap();
-    let at_kill = lines(&folder, "a");
-    wait_for(
-        "20,000 more lines without the broker",
-        Duration::from_secs(60),
-        || lines(&folder, "a") >= at_kill + 20_000,
-    );
+    let at_kill = job.lines("a");
+    job.wait_for_lines(&["a"], at_kill + 20_000);
     broker.start().unwrap();
-    let status = producing.wait().unwrap();
-    assert!(status.success(), "VerifiableProducer ended with {status}");
-    let status = run.wait(Duration::from_secs(180));
-    assert!(status.success(), "{status}\n{}", run.log());
-    let written = Written::read(&folder);
-    println!(
-        "killed after {at_kill} lines; distinct {}, duplicates {}",
-        written.distinct(),
-        written.duplicates()
-    );
-    assert_eq!(written.missing(RECORDS), Vec::<u64>::new());
-    assert_eq!(lag(&kafka, "job"), Some(0));
+    job.finish(Some(producing), run);
+    println!("killed after {at_kill} lines");
 }

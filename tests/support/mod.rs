@@ -8,11 +8,14 @@
     missing_docs
 )]
 
+pub mod job;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -66,7 +69,10 @@ pub struct Folder(PathBuf);
 
 impl Folder {
     pub fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("sharegroup-{name}-{}", std::process::id()));
+        // Tests of one process may use the same name.
+        static FOLDERS: AtomicU32 = AtomicU32::new(0);
+        let (process, number) = (std::process::id(), FOLDERS.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(format!("sharegroup-{name}-{process}-{number}"));
         drop(fs::remove_dir_all(&path));
         fs::create_dir_all(&path).unwrap();
         Self(path)
