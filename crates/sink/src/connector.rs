@@ -250,6 +250,20 @@ impl Registry {
     }
 }
 
+impl Registry {
+    /// Every name without a package that `connector.class` may have.
+    pub(crate) fn classes(&self) -> impl Iterator<Item = &'static str> {
+        self.connectors.iter().flat_map(|connector| {
+            let simple = |name: &'static str| name.rsplit('.').next().unwrap_or(name);
+            let alias = connector.aliases().iter().map(move |name| simple(name));
+            let short = alias
+                .clone()
+                .filter_map(|name| name.strip_suffix("Connector"));
+            std::iter::once(connector.name()).chain(short).chain(alias)
+        })
+    }
+}
+
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Registry").field(&self.names()).finish()

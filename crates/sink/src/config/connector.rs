@@ -1,11 +1,13 @@
 //! A connector file.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use super::check;
 use super::consumer::ConsumerSettings;
+use super::keys::nearest;
 use super::problem::ConfigProblem;
 use super::properties::Properties;
 use super::worker::{WorkerConfig, list};
@@ -155,11 +157,28 @@ fn find_class(
         problems.push(properties.problem(key, "must be set").advice(known));
         return None;
     };
-    let found = registry.find(class.trim());
+    let class = class.trim();
+    let found = registry.find(class);
     if found.is_none() {
-        problems.push(properties.problem(key, "is not a known sink").advice(known));
+        let simple = class.rsplit('.').next().unwrap_or(class);
+        let problem = properties.problem(key, "is not a known sink");
+        let meant = || nearest(simple, registry.classes().map(Cow::Borrowed));
+        problems.push(if let Some(sink) = sink_of_source(simple, registry) {
+            let problem = properties.problem(key, "is a source, and only sinks run here");
+            problem.advice(format!("the sink of that name is {sink}"))
+        } else if let Some(meant) = meant() {
+            problem.advice(format!("did you mean {meant}?"))
+        } else {
+            problem.advice(known)
+        });
     }
     found
+}
+
+/// The sink beside a source: `FileStreamSink` of `FileStreamSource`.
+fn sink_of_source(class: &str, registry: &Registry) -> Option<String> {
+    let sink = class.replace("Source", "Sink");
+    (sink != class && registry.find(&sink).is_some()).then_some(sink)
 }
 
 fn name(properties: &Properties, problems: &mut Vec<ConfigProblem>) -> Option<String> {

@@ -192,9 +192,9 @@ impl<'a> Layers<'a> {
             .filter_map(|name| {
                 let setting = self.find(name)?;
                 let value = if super::problem::is_secret(name) {
-                    super::problem::HIDDEN
+                    super::problem::HIDDEN.into()
                 } else {
-                    setting.value
+                    super::problem::without_passwords(setting.value)
                 };
                 Some(format!(
                     "{name}={value} ({})",

@@ -262,7 +262,7 @@ pub(super) const WORKER: &[Known] = &[
     later("admin.listeners", ValueKind::List, "", NO_REST),
     later("admin.listeners.*", ValueKind::Text, "", NO_REST),
     later("rest.advertised.*", ValueKind::Text, "", NO_REST),
-    later("rest.port", INT, "8083", NO_REST),
+    later("rest.port", INT, "", NO_REST),
     later("rest.host.name", ValueKind::Text, "", NO_REST),
     later("access.control.*", ValueKind::Text, "", NO_REST),
     later("response.http.headers.config", ValueKind::Text, "", NO_REST),

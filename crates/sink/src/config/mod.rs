@@ -13,6 +13,7 @@ mod problem;
 mod properties;
 #[cfg(test)]
 mod tests;
+mod text;
 mod worker;
 
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ use std::path::{Path, PathBuf};
 pub use connector::ConnectorConfig;
 pub use consumer::{AcknowledgementMode, ConsumerSettings, StartPosition};
 pub use keys::{KeyDef, ValueKind, nearest};
-pub use problem::{ConfigProblem, Severity};
+pub use problem::{ConfigProblem, Severity, without_passwords};
 pub use properties::Properties;
 pub use worker::{OverridePolicy, WorkerConfig};
 
@@ -90,6 +91,10 @@ fn parse(
     registry: &Registry,
     mut problems: Vec<ConfigProblem>,
 ) -> Result<Loaded, Vec<ConfigProblem>> {
+    check_order(&worker, &connectors, &mut problems);
+    if problems.iter().any(ConfigProblem::is_error) {
+        return Err(problems);
+    }
     let worker = WorkerConfig::parse(worker, strict, &mut problems);
     let connectors: Vec<_> = connectors
         .into_iter()
@@ -106,4 +111,24 @@ fn parse(
         connectors,
         warnings: problems,
     })
+}
+
+/// A worker's file where a connector's is expected, and the other way round: what else is wrong with
+/// it would hide that.
+fn check_order(worker: &Properties, connectors: &[Properties], problems: &mut Vec<ConfigProblem>) {
+    let of = |properties: &Properties| {
+        let has = |key| properties.get(key).is_some();
+        (has("bootstrap.servers"), has("connector.class"))
+    };
+    let order = "the worker's file comes first, then the connectors'";
+    if of(worker) == (false, true) {
+        let message = "is a connector's file in the place of the worker's";
+        problems.push(ConfigProblem::of_file(worker.file(), message).advice(order));
+    }
+    for connector in connectors {
+        if of(connector) == (true, false) {
+            let message = "is a worker's file in the place of a connector's";
+            problems.push(ConfigProblem::of_file(connector.file(), message).advice(order));
+        }
+    }
 }

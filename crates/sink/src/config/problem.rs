@@ -1,5 +1,6 @@
 //! One thing that is wrong, or odd, about a configuration.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -84,16 +85,36 @@ impl fmt::Display for ConfigProblem {
             write!(f, ":{line}")?;
         }
         match (&self.key, &self.value) {
-            (Some(key), Some(value)) => write!(f, ": {key}={value}")?,
+            (Some(key), Some(value)) => write!(f, ": {key}={}", without_passwords(value))?,
             (Some(key), None) => write!(f, ": {key}")?,
             _ => {}
         }
-        write!(f, ": {}", self.message)?;
+        // It may quote the value, or a part of it.
+        write!(f, ": {}", without_passwords(&self.message))?;
         if let Some(advice) = &self.advice {
-            write!(f, "; {advice}")?;
+            write!(f, "; {}", without_passwords(advice))?;
         }
         Ok(())
     }
+}
+
+/// The text with `[hidden]` for each `user:password` before an `@`, in URLs and in addresses.
+#[must_use]
+pub fn without_passwords(text: &str) -> Cow<'_, str> {
+    if !text.contains('@') {
+        return Cow::Borrowed(text);
+    }
+    let ends_word = |c: char| c.is_whitespace() || matches!(c, ',' | ';' | '"' | '\'');
+    let words = text.split_inclusive(ends_word).map(|word| {
+        let start = word.find("://").map_or(0, |at| at + "://".len());
+        match word[start..].rsplit_once('@') {
+            Some((user, host)) if user.contains(':') => {
+                Cow::Owned(format!("{}{HIDDEN}@{host}", &word[..start]))
+            }
+            _ => Cow::Borrowed(word),
+        }
+    });
+    Cow::Owned(words.collect())
 }
 
 /// Whether the value of `key` must never be shown.
@@ -115,3 +136,28 @@ pub(super) fn is_secret(key: &str) -> bool {
 
 /// Shown in place of a secret.
 pub(super) const HIDDEN: &str = "[hidden]";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_and_password_before_a_host_are_hidden() {
+        for (text, expected) in [
+            (
+                "postgres://me:s3cret@db:5432/x",
+                "postgres://[hidden]@db:5432/x",
+            ),
+            (
+                "http://me:a/b@h, me:x@i:1",
+                "http://[hidden]@h, [hidden]@i:1",
+            ),
+            ("amqp://me:s@e=cret@h", "amqp://[hidden]@h"),
+            ("\"https://u:p@h\" is odd", "\"https://[hidden]@h\" is odd"),
+            ("me@example.org", "me@example.org"),
+            ("localhost:9092", "localhost:9092"),
+        ] {
+            assert_eq!(without_passwords(text), expected);
+        }
+    }
+}

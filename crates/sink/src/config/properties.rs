@@ -1,17 +1,32 @@
 //! Reading configuration files: Java properties, or JSON.
+//!
+//! The crate `java-properties` would read the first kind, but it refuses characters that Java
+//! escapes as surrogate pairs, decodes one fixed encoding, and brings `regex` and `encoding_rs`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use super::problem::{ConfigProblem, HIDDEN, Severity, is_secret};
+use super::text;
 
 /// The keys and values of one file, with where each was written.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Properties {
     file: PathBuf,
     entries: BTreeMap<String, Entry>,
+}
+
+/// Without values: some are secrets.
+impl fmt::Debug for Properties {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Properties")
+            .field("file", &self.file)
+            .field("keys", &self.entries.keys())
+            .finish_non_exhaustive()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +45,8 @@ impl Properties {
         }
     }
 
-    /// Reads a file: JSON if its first character is `{`, else Java properties.
+    /// Reads a file of at most 1 MiB: JSON if its first character is `{` or `[`, else Java
+    /// properties. It may be a pipe, and so block.
     ///
     /// Bytes that are valid UTF-8 are read as such, else as ISO-8859-1 (as Java reads them).
     /// A key that is written twice keeps its last value, with a warning in `problems`.
@@ -41,14 +57,8 @@ impl Properties {
         file: &Path,
         problems: &mut Vec<ConfigProblem>,
     ) -> Result<Self, Box<ConfigProblem>> {
-        let bytes = std::fs::read(file).map_err(|error| {
-            Box::new(ConfigProblem::of_file(
-                file,
-                format!("can't be read: {error}"),
-            ))
-        })?;
-        let text = String::from_utf8(bytes)
-            .unwrap_or_else(|error| error.as_bytes().iter().map(|b| char::from(*b)).collect());
+        let text =
+            text::read(file).map_err(|message| Box::new(ConfigProblem::of_file(file, message)))?;
         Self::parse(file, &text, problems)
     }
 
@@ -62,7 +72,7 @@ impl Properties {
         problems: &mut Vec<ConfigProblem>,
     ) -> Result<Self, Box<ConfigProblem>> {
         let mut properties = Self::new(file);
-        if text.trim_start().starts_with('{') {
+        if text.trim_start().starts_with(['{', '[']) {
             properties.parse_json(text)?;
         } else {
             properties.parse_properties(text, problems)?;
@@ -126,9 +136,15 @@ impl Properties {
         let file = self.file.clone();
         let wrong = |message: String| Box::new(ConfigProblem::of_file(&file, message));
         let value: Value =
-            serde_json::from_str(text).map_err(|error| wrong(format!("is not JSON: {error}")))?;
+            serde_json::from_str(text).map_err(|error| {
+                wrong(format!(
+                    "begins like JSON and is not JSON: {error}; write one JSON object, or lines of key=value"
+                ))
+            })?;
         let Value::Object(mut members) = value else {
-            return Err(wrong("must be a JSON object".to_owned()));
+            return Err(wrong(
+                "must be one JSON object: {\"key\": \"value\", …}".to_owned(),
+            ));
         };
         if let Some(Value::Object(config)) = members.remove("config") {
             let name = members.remove("name");
@@ -371,6 +387,29 @@ mod tests {
         ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_begins_like_json_is_no_properties() {
+        for (text, says) in [
+            (r#"[{"name": "n"}]"#, "must be one JSON object"),
+            ("[worker]\nname=n\n", "or lines of key=value"),
+            ("{name=n}", "or lines of key=value"),
+            (&"[".repeat(1 << 20), "recursion limit"),
+            (&r#"{"a":"#.repeat(100_000), "recursion limit"),
+        ] {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn debugging_shows_no_values() {
+        let text = format!("{:?}", parse("ssl.key.password=abc\n").unwrap());
+        assert!(
+            text.contains("ssl.key.password") && !text.contains("abc"),
+            "{text}"
+        );
     }
 
     #[test]

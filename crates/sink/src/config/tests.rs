@@ -531,3 +531,70 @@ fn files_are_read_as_properties_or_json() {
         problems[0]
     );
 }
+
+#[test]
+fn a_class_that_is_nearly_a_sink_or_its_source_gets_a_hint() {
+    for (class, says) in [
+        ("TestSnk", "did you mean TestSink?"),
+        (
+            "org.example.TestSinkConector",
+            "did you mean TestSinkConnector?",
+        ),
+        (
+            "TestSource",
+            "is a source, and only sinks run here; the sink of that name is TestSink",
+        ),
+        (
+            "org.example.TestSourceConnector",
+            "the sink of that name is TestSinkConnector",
+        ),
+        (
+            "io.example.OtherSink",
+            "is not a known sink; known here: test",
+        ),
+    ] {
+        let connector = format!("name=out\nconnector.class={class}\ntopics=orders\n{SHARE}");
+        let errors = errors(load_strictly(false, "", &[&connector]));
+        assert!(errors.iter().any(|text| text.contains(says)), "{errors:#?}");
+    }
+}
+
+#[test]
+fn files_in_the_wrong_order_are_the_one_thing_that_is_said() {
+    let load = |worker, connector| {
+        let registry = Registry::new().with(TestSink);
+        let (worker, connector) = (read("a", worker), read("b", connector));
+        errors(load_properties(worker, vec![connector], false, &registry))
+    };
+    assert_eq!(
+        load(CONNECTOR, WORKER),
+        [
+            "a: is a connector's file in the place of the worker's; the worker's file comes first, then the connectors'",
+            "b: is a worker's file in the place of a connector's; the worker's file comes first, then the connectors'",
+        ]
+    );
+    assert_eq!(load(WORKER, WORKER).len(), 1);
+}
+
+#[test]
+fn a_rest_listener_that_is_asked_for_is_warned_about() {
+    for line in ["rest.port=8083\n", "listeners=http://:8083\n"] {
+        let warnings = warnings(with(line, ""));
+        assert!(
+            warnings[0].contains("there is no REST listener yet"),
+            "{warnings:?}"
+        );
+    }
+}
+
+#[test]
+fn passwords_in_addresses_are_never_shown() {
+    let worker = read("w", "bootstrap.servers=me:s3cret@localhost:9092\n");
+    let connector = read("c", &format!("{CONNECTOR}{SHARE}"));
+    let registry = Registry::new().with(TestSink);
+    let errors = errors(load_properties(worker, vec![connector], false, &registry)).join("\n");
+    assert!(
+        errors.contains("[hidden]@localhost") && !errors.contains("s3cret"),
+        "{errors}"
+    );
+}
