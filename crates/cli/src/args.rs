@@ -38,7 +38,7 @@ pub(crate) enum Command {
     Run(run::RunArgs),
     Consume(consume::ConsumeArgs),
     Produce(produce::ProduceArgs),
-    /// Create, list and describe topics
+    /// Create, list, describe and delete topics
     #[command(subcommand)]
     Topics(topics::TopicsCommand),
     Quickstart(quickstart::QuickstartArgs),

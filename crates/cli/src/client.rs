@@ -8,10 +8,11 @@ use std::time::Duration;
 use clap::Args;
 use sharegroup_consumer::client::ClientConfig;
 use sharegroup_consumer::error::ConfigError;
-use sharegroup_sink::config::{Properties, nearest};
+use sharegroup_sink::config::{Properties, nearest, without_passwords};
 
 use crate::args::key_value;
 use crate::exit::Problems;
+use crate::signals::Signals;
 use crate::{duration, screen::Screen};
 
 /// How a command finds its cluster.
@@ -54,29 +55,33 @@ impl ClientArgs {
     /// Everything from the file and the command line. `own` are the keys that the command knows besides the client's.
     ///
     /// # Errors
-    /// [`Problems`]: all that is wrong, at once.
-    pub(crate) fn settings(
+    /// [`Problems`]: all that is wrong, at once. [`Interrupted`](crate::exit::Interrupted).
+    pub(crate) async fn settings(
         &self,
         own: &[&str],
         screen: &Screen,
-    ) -> Result<ClientSettings, Problems> {
+        signals: &Signals,
+    ) -> anyhow::Result<ClientSettings> {
         let mut problems = Problems {
             errors: Vec::new(),
             warnings: Vec::new(),
         };
-        let mut settings = self.file_settings(&mut problems);
+        let mut settings = self.file_settings(signals, &mut problems).await?;
         settings.extend(self.command_property.iter().cloned());
         settings.remove("bootstrap.servers");
         let client = ClientConfig::new(&self.bootstrap_server);
         let mut client = match client {
             Ok(client) => client,
             Err(error) => {
-                problems.errors.push(format!(
+                let problem = format!(
                     "--bootstrap-server {}: {}",
                     self.bootstrap_server,
                     cause(&error)
-                ));
-                return Err(problems);
+                );
+                problems
+                    .errors
+                    .push(without_passwords(&problem).into_owned());
+                return Err(problems.into());
             }
         };
         client.client_id = Some("sharegroup".to_owned());
@@ -93,22 +98,29 @@ impl ClientArgs {
             }
         }
         if !problems.errors.is_empty() {
-            return Err(problems);
+            return Err(problems.into());
         }
         problems.show(screen);
         Ok(ClientSettings { client, own: mine })
     }
 
-    fn file_settings(&self, problems: &mut Problems) -> BTreeMap<String, String> {
-        let Some(file) = &self.command_config else {
-            return BTreeMap::new();
+    async fn file_settings(
+        &self,
+        signals: &Signals,
+        problems: &mut Problems,
+    ) -> anyhow::Result<BTreeMap<String, String>> {
+        let Some(file) = self.command_config.clone() else {
+            return Ok(BTreeMap::new());
         };
-        let mut found = Vec::new();
-        let properties = Properties::read(file, &mut found);
+        let read = move || {
+            let mut found = Vec::new();
+            (Properties::read(&file, &mut found), found)
+        };
+        let (properties, found) = signals.reading(read).await?;
         problems
             .warnings
             .extend(found.iter().map(ToString::to_string));
-        match properties {
+        Ok(match properties {
             Ok(properties) => properties
                 .iter()
                 .map(|(key, value)| (key.to_owned(), value.to_owned()))
@@ -117,7 +129,7 @@ impl ClientArgs {
                 problems.errors.push(problem.to_string());
                 BTreeMap::new()
             }
-        }
+        })
     }
 }
 
@@ -179,16 +191,19 @@ mod tests {
         client: ClientArgs,
     }
 
-    fn settings(arguments: &[&str]) -> Result<ClientSettings, Problems> {
+    async fn settings(arguments: &[&str]) -> Result<ClientSettings, Problems> {
         let arguments = ["test"].iter().chain(arguments);
         let command = Command::try_parse_from(arguments).unwrap();
-        command
+        let screen = Screen::stderr(LogFormat::Text);
+        let signals = Signals::none();
+        let settings = command
             .client
-            .settings(&["max.poll.records"], Screen::stderr(LogFormat::Text))
+            .settings(&["max.poll.records"], screen, &signals);
+        settings.await.map_err(|error| error.downcast().unwrap())
     }
 
-    #[test]
-    fn nearly_known_keys_are_errors_and_all_are_told_at_once() {
+    #[tokio::test]
+    async fn nearly_known_keys_are_errors_and_all_are_told_at_once() {
         let problems = settings(&[
             "--consumer-property",
             "max.poll.record=1",
@@ -199,6 +214,7 @@ mod tests {
             "--command-property",
             "request.timeout.ms=fast",
         ])
+        .await
         .unwrap_err();
         let errors = problems.errors.join("\n");
         for expected in [
@@ -212,14 +228,15 @@ mod tests {
         assert!(problems.warnings[0].contains("my.own.key"));
     }
 
-    #[test]
-    fn own_keys_are_handed_back_and_checked() {
+    #[tokio::test]
+    async fn own_keys_are_handed_back_and_checked() {
         let settings = settings(&[
             "--command-property",
             "max.poll.records=7",
             "--command-property",
             "request.timeout.ms=1234",
         ])
+        .await
         .unwrap();
         assert_eq!(settings.client.request_timeout.as_millis(), 1234);
         assert_eq!(settings.number("max.poll.records", 1).unwrap(), Some(7));
@@ -227,9 +244,11 @@ mod tests {
         assert!(error.errors[0].contains("max.poll.records=7"));
     }
 
-    #[test]
-    fn a_server_without_a_port_says_how_to_write_one() {
-        let problems = settings(&["--bootstrap-server", "kafka"]).unwrap_err();
+    #[tokio::test]
+    async fn a_server_without_a_port_says_how_to_write_one() {
+        let problems = settings(&["--bootstrap-server", "kafka"])
+            .await
+            .unwrap_err();
         assert!(
             problems.errors[0].contains("write host:port"),
             "{:?}",

@@ -25,10 +25,12 @@ pub(crate) enum Exit {
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0    done, or stopped by SIGTERM or Ctrl-C with everything settled and the group left
-  1    failed: a task is FAILED, the cluster refused, or a stop was not finished in time
+  1    failed: a task is FAILED, the cluster refused or could not be told what was written, or a stop was not finished
+       in time
   2    wrong arguments or configuration: nothing was started
   3    `run --exit-when-idle`: not idle, but nothing moved for --exit-when-idle-max
-  130, 143   a second Ctrl-C or SIGTERM: ended at once, records come again when their locks end";
+  130, 143   Ctrl-C or SIGTERM before the work began or, in `topics` and `quickstart`, before it was done; a second one
+             always: ended at once, what is held comes again when its locks end";
 
 impl Exit {
     /// The number.
@@ -68,16 +70,22 @@ impl Problems {
         }
     }
 
-    /// Prints all.
+    /// Prints them, up to [`SHOWN_MAX`] of each kind: a file of another kind has something wrong in every line.
     pub(crate) fn show(&self, screen: &Screen) {
-        for warning in &self.warnings {
-            screen.warning(warning);
-        }
-        for error in &self.errors {
-            screen.error(error);
-        }
+        let show = |texts: &[String], say: &dyn Fn(&str)| {
+            for text in texts.iter().take(SHOWN_MAX) {
+                say(text);
+            }
+            if texts.len() > SHOWN_MAX {
+                say(&format!("and {} more", texts.len() - SHOWN_MAX));
+            }
+        };
+        show(&self.warnings, &|text| screen.warning(text));
+        show(&self.errors, &|text| screen.error(text));
     }
 }
+
+const SHOWN_MAX: usize = 20;
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -86,3 +94,15 @@ impl fmt::Display for Problems {
 }
 
 impl std::error::Error for Problems {}
+
+/// A signal came before anything was begun.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Interrupted(pub(crate) Sign);
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ended by {}", self.0.name())
+    }
+}
+
+impl std::error::Error for Interrupted {}

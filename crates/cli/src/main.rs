@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use crate::args::{Cli, Command};
-use crate::exit::{Exit, Problems};
+use crate::exit::{Exit, Interrupted, Problems};
 use crate::screen::Screen;
 use crate::signals::Signals;
 
@@ -56,6 +56,9 @@ async fn execute(command: Command, screen: &'static Screen) -> Exit {
         if let Some(problems) = error.downcast_ref::<Problems>() {
             problems.show(screen);
             return Exit::Usage;
+        }
+        if let Some(Interrupted(sign)) = error.downcast_ref() {
+            return Exit::CutOff(*sign);
         }
         screen.error(&format!("{error:#}"));
         Exit::Failed

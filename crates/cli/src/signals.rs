@@ -5,7 +5,7 @@ use std::io;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::exit::Exit;
+use crate::exit::{Exit, Interrupted};
 use crate::screen::Screen;
 
 /// The same number on Linux (but for MIPS), macOS and the BSDs.
@@ -63,6 +63,23 @@ impl Signals {
         Ok(Self { first })
     }
 
+    /// Reads something that may let it wait for ever, such as a file that is a pipe.
+    ///
+    /// # Errors
+    /// [`Interrupted`]: a signal came first; the thread that reads is left behind.
+    ///
+    /// # Cancel safety
+    /// The reading goes on.
+    pub(crate) async fn reading<T: Send + 'static>(
+        &self,
+        read: impl FnOnce() -> T + Send + 'static,
+    ) -> anyhow::Result<T> {
+        tokio::select! {
+            done = tokio::task::spawn_blocking(read) => Ok(done?),
+            sign = self.first() => Err(Interrupted(sign).into()),
+        }
+    }
+
     /// Waits for the first signal; returns at once after it.
     ///
     /// # Cancel safety
@@ -77,5 +94,14 @@ impl Signals {
                 std::future::pending::<()>().await;
             }
         }
+    }
+}
+
+#[cfg(test)]
+impl Signals {
+    /// No signal ever comes.
+    pub(crate) fn none() -> Self {
+        let (_, first) = watch::channel(None);
+        Self { first }
     }
 }

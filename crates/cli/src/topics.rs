@@ -1,4 +1,4 @@
-//! `topics create|list|describe`.
+//! `topics create|list|describe|delete`.
 
 use std::time::Duration;
 
@@ -25,13 +25,16 @@ pub(crate) enum TopicsCommand {
     List(ListArgs),
     /// Show partitions, leaders, replicas and what is configured
     Describe(DescribeArgs),
+    /// Delete topics and everything in them
+    Delete(DeleteArgs),
 }
 
 const TOPICS_EXAMPLES: &str = "\
 Examples:
   sharegroup topics create --topic orders --partitions 4 --config retention.ms=86400000
   sharegroup topics list --bootstrap-server broker:9092 -o json
-  sharegroup topics describe --topic orders";
+  sharegroup topics describe --topic orders
+  sharegroup topics delete --topic orders";
 
 #[derive(Debug, Args)]
 pub(crate) struct CreateArgs {
@@ -78,6 +81,18 @@ pub(crate) struct DescribeArgs {
     output: OutputFormat,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct DeleteArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// The topic's name; may be given several times
+    #[arg(long = "topic", required = true, value_name = "TOPIC")]
+    topics: Vec<String>,
+    /// A topic that doesn't exist is fine
+    #[arg(long)]
+    if_exists: bool,
+}
+
 /// Runs one of the commands; Ctrl-C ends it.
 pub(crate) async fn run(
     command: TopicsCommand,
@@ -86,9 +101,10 @@ pub(crate) async fn run(
 ) -> anyhow::Result<Exit> {
     let work = async {
         match command {
-            TopicsCommand::Create(args) => create(args, screen).await,
-            TopicsCommand::List(args) => list(args, screen).await,
-            TopicsCommand::Describe(args) => describe(args, screen).await,
+            TopicsCommand::Create(args) => create(args, screen, &signals).await,
+            TopicsCommand::List(args) => list(args, screen, &signals).await,
+            TopicsCommand::Describe(args) => describe(args, screen, &signals).await,
+            TopicsCommand::Delete(args) => delete(args, screen, &signals).await,
         }
     };
     tokio::select! {
@@ -97,12 +113,13 @@ pub(crate) async fn run(
     }
 }
 
-fn admin(client: &ClientArgs, screen: &Screen) -> anyhow::Result<Admin> {
-    Ok(Admin::new(client.settings(&[], screen)?.client))
+async fn admin(client: &ClientArgs, screen: &Screen, signals: &Signals) -> anyhow::Result<Admin> {
+    let settings = client.settings(&[], screen, signals).await?;
+    Ok(Admin::new(settings.client))
 }
 
-async fn create(args: CreateArgs, screen: &Screen) -> anyhow::Result<()> {
-    let admin = admin(&args.client, screen)?;
+async fn create(args: CreateArgs, screen: &Screen, signals: &Signals) -> anyhow::Result<()> {
+    let admin = admin(&args.client, screen, signals).await?;
     let configs: Vec<_> = args
         .config
         .iter()
@@ -135,10 +152,40 @@ async fn create(args: CreateArgs, screen: &Screen) -> anyhow::Result<()> {
             Err(error) => failed.push(error.to_string()),
         }
     }
-    if !failed.is_empty() {
-        bail!("{}", failed.join("; "));
+    all_done(&failed)
+}
+
+/// Each topic is looked after on its own; what failed is told in the end.
+fn all_done(failed: &[String]) -> anyhow::Result<()> {
+    if failed.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    bail!("{}", failed.join("; "))
+}
+
+/// The words for a topic that isn't there, the same in each command.
+pub(crate) fn missing(topic: &str) -> String {
+    format!("topic {topic} does not exist")
+}
+
+fn is_missing(error: &AdminError) -> bool {
+    error.code() == Some(ErrorCode::UnknownTopicOrPartition)
+}
+
+async fn delete(args: DeleteArgs, screen: &Screen, signals: &Signals) -> anyhow::Result<()> {
+    let admin = admin(&args.client, screen, signals).await?;
+    let mut failed = Vec::new();
+    for topic in &args.topics {
+        match admin.delete_topic(topic).await {
+            Ok(()) => print(&format!("Deleted topic {topic}.\n"))?,
+            Err(error) if is_missing(&error) && args.if_exists => {
+                print(&format!("Topic {topic} does not exist.\n"))?;
+            }
+            Err(error) if is_missing(&error) => failed.push(missing(topic)),
+            Err(error) => failed.push(error.to_string()),
+        }
+    }
+    all_done(&failed)
 }
 
 /// A topic with all its leaders. One that was made just now is known to a broker a moment later, so one that isn't known
@@ -170,8 +217,9 @@ pub(crate) async fn find_soon(
 /// A broker learns of a new topic within moments.
 const KNOWN_WITHIN: Duration = Duration::from_secs(2);
 
-async fn list(args: ListArgs, screen: &Screen) -> anyhow::Result<()> {
-    let topics = admin(&args.client, screen)?.list_topics().await?;
+async fn list(args: ListArgs, screen: &Screen, signals: &Signals) -> anyhow::Result<()> {
+    let admin = admin(&args.client, screen, signals).await?;
+    let topics = admin.list_topics().await?;
     let topics: Vec<_> = topics
         .into_iter()
         .filter(|topic| !(args.exclude_internal && topic.is_internal))
@@ -201,17 +249,28 @@ async fn list(args: ListArgs, screen: &Screen) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn describe(args: DescribeArgs, screen: &Screen) -> anyhow::Result<()> {
-    let admin = admin(&args.client, screen)?;
+async fn describe(args: DescribeArgs, screen: &Screen, signals: &Signals) -> anyhow::Result<()> {
+    let admin = admin(&args.client, screen, signals).await?;
     let mut names = args.topics;
     if names.is_empty() {
         let all = admin.list_topics().await?;
         names = all.into_iter().map(|topic| topic.name).collect();
     }
     let names: Vec<_> = names.iter().map(String::as_str).collect();
-    let topics = admin.describe_topics(&names).await?;
+    let mut failed = Vec::new();
     let mut documents = Vec::new();
-    for topic in &topics {
+    for (name, topic) in admin.describe_each_topic(&names).await? {
+        let topic = match topic {
+            Ok(topic) => topic,
+            Err(error) => {
+                failed.push(if is_missing(&error) {
+                    missing(&name)
+                } else {
+                    error.to_string()
+                });
+                continue;
+            }
+        };
         let configs = admin.topic_configs(&topic.name).await?;
         let set: Vec<_> = configs
             .into_iter()
@@ -219,14 +278,14 @@ async fn describe(args: DescribeArgs, screen: &Screen) -> anyhow::Result<()> {
             .map(|(key, value)| (key, value.value.unwrap_or_default()))
             .collect();
         match args.output {
-            OutputFormat::Table => print(&description(topic, &set))?,
-            OutputFormat::Json => documents.push(description_json(topic, &set)),
+            OutputFormat::Table => print(&description(&topic, &set))?,
+            OutputFormat::Json => documents.push(description_json(&topic, &set)),
         }
     }
     if args.output == OutputFormat::Json {
         print(&format!("{:#}\n", json!(documents)))?;
     }
-    Ok(())
+    all_done(&failed)
 }
 
 fn description(topic: &TopicDescription, configs: &[(String, String)]) -> String {

@@ -29,7 +29,9 @@ use format::{Fields, RecordFormat};
 /// Print records as a member of a share group
 ///
 /// A record is accepted once it is printed and flushed; what is not printed is released at the
-/// end and goes to the group's other members.
+/// end and goes to the group's other members. Records are printed and accepted by batches, of
+/// max.poll.records at most (500): when the reader goes (`| head`), what is accepted may be more
+/// than it has read by what the pipe holds, and the batch that broke off comes again, whole.
 /// Options are those of kafka-console-share-consumer.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, after_help = EXAMPLES)]
@@ -99,7 +101,7 @@ pub(crate) async fn run(
     screen: &'static Screen,
     signals: Signals,
 ) -> anyhow::Result<Exit> {
-    let settings = args.client.settings(&KEYS, screen)?;
+    let settings = args.client.settings(&KEYS, screen, &signals).await?;
     let format = record_format(&args, screen)?;
     let group_id = group_id(&args, &settings)?;
     let builder = builder(&args, &settings, &group_id)?;

@@ -21,7 +21,7 @@ use crate::exit::{Exit, Problems};
 use crate::number::{count, per_second, plural};
 use crate::screen::Screen;
 use crate::signals::Signals;
-use crate::topics::find_soon;
+use crate::topics::{find_soon, missing};
 
 use lines::{Chunk, LineFormat};
 pub(crate) use sender::Sender;
@@ -89,7 +89,7 @@ pub(crate) async fn run(
     screen: &'static Screen,
     signals: Signals,
 ) -> anyhow::Result<Exit> {
-    let config = config(&args, screen)?;
+    let config = config(&args, screen, &signals).await?;
     let mut problems = Problems {
         errors: Vec::new(),
         warnings: Vec::new(),
@@ -111,8 +111,8 @@ pub(crate) async fn run(
     };
     if found.is_none() {
         bail!(
-            "topic {} does not exist; create it with: sharegroup topics create --topic {} --bootstrap-server {}",
-            args.topic,
+            "{}; create it with: sharegroup topics create --topic {} --bootstrap-server {}",
+            missing(&args.topic),
             args.topic,
             args.client.servers()
         );
@@ -126,6 +126,9 @@ pub(crate) async fn run(
     })?;
     let finish_within = config.delivery_timeout;
     let is_typed = args.file.is_none() && io::stdin().is_terminal();
+    if is_typed {
+        screen.note("Each line is a record; Ctrl-D ends.");
+    }
     let mut feed = Feed {
         sender: Sender::new(config),
         topic: args.topic,
@@ -136,8 +139,13 @@ pub(crate) async fn run(
     feed.run(chunks, &signals, finish_within).await
 }
 
-fn config(args: &ProduceArgs, screen: &Screen) -> Result<ProducerConfig, Problems> {
-    let settings = args.client.settings(ProducerConfig::keys(), screen)?;
+async fn config(
+    args: &ProduceArgs,
+    screen: &Screen,
+    signals: &Signals,
+) -> anyhow::Result<ProducerConfig> {
+    let keys = ProducerConfig::keys();
+    let settings = args.client.settings(keys, screen, signals).await?;
     let mut config = ProducerConfig::new(settings.client);
     config.batch_bytes_max = BATCH_BYTES;
     let compression = args.compression.and_then(|codec| codec.to_possible_value());
@@ -155,7 +163,8 @@ fn config(args: &ProduceArgs, screen: &Screen) -> Result<ProducerConfig, Problem
         Err(Problems {
             errors,
             warnings: Vec::new(),
-        })
+        }
+        .into())
     }
 }
 

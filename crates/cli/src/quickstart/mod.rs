@@ -3,6 +3,7 @@
 mod orders;
 mod steps;
 
+use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use sharegroup_sink::config::{Properties, load_properties};
 use tokio::time::Instant;
 
 use crate::duration;
-use crate::exit::Exit;
+use crate::exit::{Exit, Problems};
 use crate::number::{count, per_second, plural};
 use crate::produce::Sender;
 use crate::run::{self, Ended, Ending, IdleOptions, Job, drive};
@@ -33,11 +34,11 @@ use steps::Steps;
 ///
 /// Needs Java 17 or newer, and Maven for Kafka's jars, which are fetched once and kept in
 /// ~/.cache/sharegroup. Kafka lives in a temporary folder, listens on 127.0.0.1 only and is
-/// gone afterwards; the files stay.
+/// gone afterwards; the files stay. Ctrl-C ends it with code 130, and removes a temporary folder.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, after_help = EXAMPLES)]
 pub(crate) struct QuickstartArgs {
-    /// The folder for the files; a new temporary one when not given
+    /// The folder for the files, without files of an earlier run; a new temporary one when not given
     #[arg(long, value_name = "FOLDER")]
     dir: Option<PathBuf>,
     /// How many orders
@@ -53,8 +54,11 @@ pub(crate) struct QuickstartArgs {
     #[arg(long, default_value_t = 2, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
     tasks: u32,
     /// Kafka's version: 4.1.2, 4.2.1, 4.3.1 or 4.4.0, for example
-    #[arg(long, default_value = DEFAULT_VERSION, value_name = "VERSION")]
+    #[arg(long, default_value = DEFAULT_VERSION, value_name = "VERSION", value_parser = kafka_version)]
     kafka_version: String,
+    /// The port of Kafka on 127.0.0.1; a free one when not given
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
     /// Keep Kafka running until Ctrl-C, to try other commands on it
     #[arg(long)]
     keep_running: bool,
@@ -65,6 +69,18 @@ Examples:
   sharegroup quickstart
   sharegroup quickstart --dir ./orders --records 1000000 --tasks 4
   sharegroup quickstart --keep-running     and try other commands on that Kafka";
+
+/// Kafka's version; share groups came with 4.0 as a preview and with 4.1 as they are read here.
+fn kafka_version(text: &str) -> Result<String, String> {
+    let numbers: Option<Vec<u16>> = text.split('.').map(|part| part.parse().ok()).collect();
+    match numbers.as_deref() {
+        Some([major, minor, _]) if (*major, *minor) >= (4, 1) => Ok(text.to_owned()),
+        Some([_, _, _]) => {
+            Err("has no share groups that can be read; take 4.1.0 or newer".to_owned())
+        }
+        _ => Err(format!("is not written like {DEFAULT_VERSION}")),
+    }
+}
 
 const TOPIC: &str = "orders";
 const CONNECTOR: &str = "quickstart";
@@ -81,16 +97,23 @@ pub(crate) async fn run(
     signals: Signals,
 ) -> anyhow::Result<Exit> {
     let start = Instant::now();
+    let folder = Folder::open(args.dir.as_deref())?;
     screen.line(&screen.bold(&format!(
         "{} through a share group of a real Kafka into files",
         plural(args.records, "order")
     )));
     let mut steps = Steps::new(screen);
-    let kafka = match start_kafka(&args.kafka_version, &mut steps, screen, &signals).await? {
-        ControlFlow::Continue(kafka) => kafka,
-        ControlFlow::Break(sign) => return Ok(Exit::CutOff(sign)),
+    let kafka = match start_kafka(&args, &mut steps, screen, &signals).await {
+        Ok(ControlFlow::Continue(kafka)) => kafka,
+        Ok(ControlFlow::Break(sign)) => {
+            folder.close(Completeness::Unfinished, screen);
+            return Ok(Exit::CutOff(sign));
+        }
+        Err(error) => {
+            folder.close(Completeness::Unfinished, screen);
+            return Err(error);
+        }
     };
-    let folder = Folder::open(args.dir.as_deref())?;
     let mut show = Show {
         orders: Orders {
             seed: args.seed,
@@ -114,21 +137,28 @@ pub(crate) async fn run(
     if matches!(exit, Ok(Exit::Done)) && show.args.keep_running {
         show.keep_running(&signals).await;
     }
-    let is_wanted = matches!(exit, Ok(Exit::Done | Exit::Failed));
-    show.folder.close(is_wanted);
+    show.folder.close(
+        match exit {
+            Ok(Exit::Done) => Completeness::Complete,
+            Ok(Exit::CutOff(_)) => Completeness::Unfinished,
+            _ => Completeness::Failed,
+        },
+        screen,
+    );
     // Kills the broker and removes its folder.
     drop(tokio::task::spawn_blocking(move || drop(kafka)).await);
     exit
 }
 
 async fn start_kafka(
-    version: &str,
+    args: &QuickstartArgs,
     steps: &mut Steps,
     screen: &Screen,
     signals: &Signals,
 ) -> anyhow::Result<ControlFlow<Sign, Kafka>> {
     let start = Instant::now();
     let has_jars = Arc::new(AtomicBool::new(false));
+    let (version, port) = (args.kafka_version.as_str(), args.port);
     let task = tokio::task::spawn_blocking({
         let (version, has_jars) = (version.to_owned(), Arc::clone(&has_jars));
         move || {
@@ -136,6 +166,7 @@ async fn start_kafka(
             has_jars.store(true, Ordering::Relaxed);
             Kafka::builder()
                 .version(version)
+                .port(port)
                 .set("group.share.heartbeat.interval.ms", HEARTBEAT_MS)
                 .start()
         }
@@ -180,33 +211,79 @@ struct Folder {
     is_temporary: bool,
 }
 
+/// What the files are when all is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Completeness {
+    Complete,
+    /// Cut off.
+    Unfinished,
+    /// Not what they should be; somebody may want to see why.
+    Failed,
+}
+
 impl Folder {
-    fn open(given: Option<&Path>) -> anyhow::Result<Self> {
+    /// Makes the folder, and sees to it that files can be made in it: better now than when Kafka runs.
+    fn open(given: Option<&Path>) -> Result<Self, Problems> {
         let path = match given {
             Some(given) => given.to_path_buf(),
             None => {
                 std::env::temp_dir().join(format!("sharegroup-quickstart-{}", std::process::id()))
             }
         };
-        std::fs::create_dir_all(&path).with_context(|| format!("creating {}", path.display()))?;
-        let path = std::fs::canonicalize(&path).unwrap_or(path);
-        Ok(Self {
-            path,
+        let unusable = |error: io::Error| {
+            Problems::one(format!(
+                "no files can be made in {}: {error}",
+                path.display()
+            ))
+        };
+        std::fs::create_dir_all(&path).map_err(unusable)?;
+        let folder = Self {
+            path: std::fs::canonicalize(&path).map_err(unusable)?,
             is_temporary: given.is_none(),
-        })
+        };
+        if let Some(file) = folder.files().map_err(unusable)?.first() {
+            return Err(Problems::one(format!(
+                "{} exists already; choose another --dir, or remove it",
+                file.display()
+            )));
+        }
+        let probe = folder.file("probe");
+        std::fs::File::create_new(&probe)
+            .and_then(|_| std::fs::remove_file(&probe))
+            .map_err(unusable)?;
+        Ok(folder)
+    }
+
+    /// Those that an earlier run, or this one, has made.
+    fn files(&self) -> io::Result<Vec<PathBuf>> {
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(&self.path)? {
+            let name = entry?.file_name();
+            let name = name.to_string_lossy();
+            if name.starts_with(&format!("{TOPIC}-")) && name.ends_with(".jsonl") {
+                files.push(self.path.join(&*name));
+            }
+        }
+        files.sort();
+        Ok(files)
     }
 
     fn file(&self, task: impl std::fmt::Display) -> PathBuf {
         self.path.join(format!("{TOPIC}-{task}.jsonl"))
     }
 
-    /// Removes a temporary folder that nobody wants to see.
-    fn close(&self, is_wanted: bool) {
-        if self.is_temporary
-            && !is_wanted
-            && let Err(error) = std::fs::remove_dir_all(&self.path)
-        {
-            tracing::warn!(%error, folder = %self.path.display(), "Could not remove a folder.");
+    /// Removes a temporary folder that nobody wants to see; says so where files are not all they should be.
+    fn close(&self, files: Completeness, screen: &Screen) {
+        let are_there = self.files().is_ok_and(|files| !files.is_empty());
+        if self.is_temporary && (files == Completeness::Unfinished || !are_there) {
+            if let Err(error) = std::fs::remove_dir_all(&self.path) {
+                tracing::warn!(%error, folder = %self.path.display(), "Could not remove a folder.");
+            }
+        } else if are_there && files != Completeness::Complete {
+            screen.line(&format!(
+                "The files in {} are not complete.",
+                self.path.display()
+            ));
         }
     }
 }
@@ -228,15 +305,6 @@ impl Show {
 
     /// Creates the topic and fills it.
     async fn produce(&mut self) -> anyhow::Result<()> {
-        for task in 0..self.args.tasks {
-            let file = self.folder.file(task);
-            if file.exists() {
-                bail!(
-                    "{} exists already; choose another --dir, or remove it",
-                    file.display()
-                );
-            }
-        }
         let start = Instant::now();
         let admin = Admin::new(self.client()?);
         let create = admin.create_topic(TOPIC, self.args.partitions, 1, &[]);
@@ -286,6 +354,7 @@ impl Show {
 
     /// Runs the sink until it is idle, then counts.
     async fn drain_and_count(&mut self, start: Instant, signals: &Signals) -> anyhow::Result<Exit> {
+        let start_of_work = Instant::now();
         let ended = drive(self.job()?, self.screen, signals).await?;
         if let Ending::Stopped(sign) = ended.ending {
             return Ok(Exit::CutOff(sign));
@@ -297,6 +366,9 @@ impl Show {
             count(ended.records_per_second())
         );
         self.steps.done(&what, ended.time);
+        let rest = start_of_work.elapsed().saturating_sub(ended.time);
+        self.steps
+            .done("nothing more came, and the group was left", rest);
         if ended.exit() != Exit::Done {
             run::show(&ended, self.screen);
             return Ok(ended.exit());
@@ -337,10 +409,7 @@ impl Show {
 
     async fn tally(&self) -> anyhow::Result<Tally> {
         let orders = self.orders;
-        let files: Vec<_> = (0..self.args.tasks)
-            .map(|task| self.folder.file(task))
-            .filter(|file| file.exists())
-            .collect();
+        let files = self.folder.files()?;
         let count =
             tokio::task::spawn_blocking(move || orders.tally(files.iter().map(PathBuf::as_path)));
         let tally = self.steps.wait(|| "comparing the files".to_owned(), count);
@@ -411,5 +480,27 @@ impl Show {
             self.servers
         ));
         signals.first().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_without_share_groups_are_refused() {
+        for version in ["4.1.0", "4.4.0", "5.0.1"] {
+            assert_eq!(kafka_version(version).as_deref(), Ok(version));
+        }
+        for (version, says) in [
+            ("4.0.0", "no share groups"),
+            ("3.9.1", "no share groups"),
+            ("4.4", "not written like"),
+            ("latest", "not written like"),
+            ("", "not written like"),
+        ] {
+            let error = kafka_version(version).unwrap_err();
+            assert!(error.contains(says), "{version}: {error}");
+        }
     }
 }

@@ -90,6 +90,8 @@ pub(crate) enum Waiting {
     NothingAssigned,
     /// A leader that has not answered a fetch since the partition was assigned.
     FetchUnanswered { partition: String },
+    /// Less than the time asked has passed since the tasks joined, without a record.
+    JustJoined,
     /// Records came within the time asked.
     RecordsArriving,
     /// Records that are not settled.
@@ -121,7 +123,10 @@ impl fmt::Display for Waiting {
             Self::FetchUnanswered { partition } => {
                 write!(f, "the leader of {partition} has not answered a fetch yet")
             }
-            Self::RecordsArriving => f.write_str("records are arriving"),
+            Self::JustJoined => f.write_str(
+                "the tasks have had partitions for less than --exit-when-idle, and no record came",
+            ),
+            Self::RecordsArriving => f.write_str("records came less than --exit-when-idle ago"),
             Self::RecordsHeld { records } => {
                 write!(f, "{} not settled yet", number::plural(*records, "record"))
             }

@@ -24,7 +24,7 @@ use crate::screen::Screen;
 use crate::signals::{Sign, Signals};
 
 use lag::ClusterLags;
-use watch::{Snapshot, Watched, watch};
+use watch::{QUIET_MIN, Snapshot, Watched, watch};
 
 use idle::Waiting;
 pub(crate) use summary::show;
@@ -86,17 +86,15 @@ pub(crate) async fn run(
     screen: &'static Screen,
     signals: Signals,
 ) -> anyhow::Result<Exit> {
-    let registry = sharegroup_connectors::registry();
-    let loaded =
+    let idle = idle_options(args.exit_when_idle, args.exit_when_idle_max)?;
+    // A file may be a pipe.
+    let load = move || {
+        let registry = sharegroup_connectors::registry();
         sharegroup_sink::config::load(&args.worker, &args.connectors, args.strict, &registry)
-            .map_err(|problems| split(&problems))?;
-    for warning in &loaded.warnings {
-        screen.warning(&warning.to_string());
-    }
-    let idle = args.exit_when_idle.map(|quiet| IdleOptions {
-        quiet,
-        max: args.exit_when_idle_max,
-    });
+    };
+    let loaded = signals.reading(load).await?;
+    let loaded = loaded.map_err(|problems| split(&problems))?;
+    split(&loaded.warnings).show(screen);
     let job = Job {
         loaded,
         idle,
@@ -105,6 +103,20 @@ pub(crate) async fn run(
     let ended = drive(job, screen, &signals).await?;
     show(&ended, screen);
     Ok(ended.exit())
+}
+
+fn idle_options(quiet: Option<Duration>, max: Duration) -> Result<Option<IdleOptions>, Problems> {
+    let Some(quiet) = quiet.map(|quiet| quiet.max(QUIET_MIN)) else {
+        return Ok(None);
+    };
+    if max <= quiet {
+        return Err(Problems::one(format!(
+            "--exit-when-idle-max {} must be longer than --exit-when-idle {}: nobody could be idle before it is over",
+            duration::show(max),
+            duration::show(quiet)
+        )));
+    }
+    Ok(Some(IdleOptions { quiet, max }))
 }
 
 /// Problems of configuration files as problems of the command.
@@ -147,23 +159,26 @@ pub(crate) struct Ended {
     pub(crate) ending: Ending,
     /// The last status.
     pub(crate) status: WorkerStatus,
-    /// From the start to the end of work, stopping left out.
+    /// From the start to the end of work: the last settled record where it ended idle, since waiting to be idle is no
+    /// work. Stopping is left out.
     pub(crate) time: Duration,
-    /// From the start until the last record was settled: what waiting to be idle adds is left out.
-    pub(crate) busy: Duration,
+    /// Acknowledgements that did not count, or may not have, while it stopped.
+    pub(crate) unconfirmed: u64,
     /// Tasks that did not stop in time.
     pub(crate) late: Vec<String>,
 }
 
 impl Ended {
-    /// Records written per second of the time until the last was settled; joining the group is in it.
+    /// Records written per second of [`time`](Self::time); joining the group is in it.
     pub(crate) fn records_per_second(&self) -> u64 {
-        per_second(self.status.totals().written, self.busy)
+        per_second(self.status.totals().written, self.time)
     }
 
     /// The command's exit code.
     pub(crate) fn exit(&self) -> Exit {
-        let failed = self.status.count(TaskState::Failed) > 0 || !self.late.is_empty();
+        let failed = self.status.count(TaskState::Failed) > 0
+            || !self.late.is_empty()
+            || self.unconfirmed > 0;
         match self.ending {
             _ if failed => Exit::Failed,
             Ending::Stuck(_) => Exit::IdleMax,
@@ -232,7 +247,11 @@ async fn drive_on(tasks: &Handle, job: Job, screen: &Screen, signals: &Signals) 
         ending = work => ending,
         never = &mut progress => match never {},
     };
-    let time = start.elapsed();
+    let before = worker.status();
+    let time = match (&ending, before.last_settled_at()) {
+        (Ending::Idle, Some(at)) => at.duration_since(start),
+        _ => start.elapsed(),
+    };
     if let Ending::Stopped(sign) = ending {
         tracing::info!(
             signal = sign.name(),
@@ -246,12 +265,44 @@ async fn drive_on(tasks: &Handle, job: Job, screen: &Screen, signals: &Signals) 
     };
     screen.clear();
     let status = worker.status();
-    let settled_at = status.last_settled_at();
+    let unconfirmed = unconfirmed(&before, &status);
+    if unconfirmed > 0 {
+        tracing::error!(
+            records = unconfirmed,
+            "The cluster did not confirm what was settled before the end: these records may be delivered again."
+        );
+    }
     Ended {
         ending,
-        busy: settled_at.map_or(time, |at| at.duration_since(start)),
         status,
         time,
+        unconfirmed,
         late: report.late,
+    }
+}
+
+/// Acknowledgements that failed between two looks, or have no outcome.
+fn unconfirmed(before: &WorkerStatus, after: &WorkerStatus) -> u64 {
+    let failed = |status: &WorkerStatus| status.totals().acknowledge_errors;
+    let tasks = after.tasks().map(|task| task.acknowledgements_pending);
+    failed(after).saturating_sub(failed(before)) + tasks.sum::<u64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_must_be_possible_before_the_longest_time() {
+        let seconds = Duration::from_secs;
+        assert_eq!(idle_options(None, seconds(1)).unwrap(), None);
+        assert!(idle_options(Some(seconds(2)), seconds(3)).is_ok());
+        for (quiet, max) in [(seconds(3), seconds(3)), (seconds(0), QUIET_MIN)] {
+            let problems = idle_options(Some(quiet), max).unwrap_err();
+            assert!(
+                problems.errors[0].contains("must be longer than"),
+                "{problems}"
+            );
+        }
     }
 }

@@ -151,7 +151,7 @@ mod tests {
             ending,
             status,
             time: Duration::from_secs(1),
-            busy: Duration::from_secs(1),
+            unconfirmed: 0,
             late: late.iter().map(|task| (*task).to_owned()).collect(),
         }
     }

@@ -10,9 +10,9 @@ use super::idle::{Connector, PartitionLag, Waiting, drained, joined, settled};
 /// `--exit-when-idle` and `--exit-when-idle-max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IdleOptions {
-    /// How long nothing must have arrived; at least [`QUIET_MIN`] counts.
+    /// How long nothing must have arrived; at least [`QUIET_MIN`].
     pub(crate) quiet: Duration,
-    /// How long nothing may move without being idle.
+    /// How long nothing may move without being idle; longer than `quiet`.
     pub(crate) max: Duration,
 }
 
@@ -68,7 +68,7 @@ pub(crate) async fn watch(
     let mut watch = Watch {
         snapshot,
         lags,
-        quiet: options.quiet.max(QUIET_MIN),
+        quiet: options.quiet,
         ready_since: None,
         moved_at: Instant::now(),
         lag_seen: Vec::new(),
@@ -178,15 +178,17 @@ impl<S: Fn() -> Snapshot, L: Lags> Watch<'_, S, L> {
             return waiting;
         }
         let ready_since = *self.ready_since.get_or_insert(now);
-        let quiet_since = snapshot
-            .last_record_at
-            .map_or(ready_since, |at| at.max(ready_since));
-        if !snapshot.connectors.is_empty() && now.duration_since(quiet_since) < self.quiet {
-            let names = snapshot
-                .connectors
-                .iter()
-                .map(|connector| connector.name.clone());
-            return names.map(|name| (name, Waiting::RecordsArriving)).collect();
+        let is_recent = |at: Instant| now.duration_since(at) < self.quiet;
+        let too_early = if snapshot.last_record_at.is_some_and(is_recent) {
+            Some(Waiting::RecordsArriving)
+        } else {
+            is_recent(ready_since).then_some(Waiting::JustJoined)
+        };
+        if let Some(waiting) = too_early {
+            let names = snapshot.connectors.iter();
+            return names
+                .map(|connector| (connector.name.clone(), waiting.clone()))
+                .collect();
         }
         of_each(settled)
     }
@@ -311,6 +313,21 @@ mod tests {
             }
             () = records => {}
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn records_arrive_only_where_one_came() {
+        let options = IdleOptions {
+            quiet: Duration::from_secs(5),
+            max: Duration::from_secs(3),
+        };
+        let scene = Scene::assigned();
+        let stuck = |waiting| Watched::Stuck(vec![("c".to_owned(), waiting)]);
+        let watched = watch(|| scene.snapshot(), &scene, options).await;
+        assert_eq!(watched, stuck(Waiting::JustJoined));
+        scene.last_record_at.set(Some(Instant::now()));
+        let watched = watch(|| scene.snapshot(), &scene, options).await;
+        assert_eq!(watched, stuck(Waiting::RecordsArriving));
     }
 
     #[tokio::test(start_paused = true)]
