@@ -297,6 +297,16 @@ impl ShareBatch {
         self.settle_rest(Acknowledgement::Reject);
     }
 
+    /// No application will see it.
+    pub(crate) fn release_unseen(mut self) {
+        self.unsettled = 0;
+        self.shared.command(Command::Unseen {
+            id: self.data.records.id,
+            first: self.first_offset(),
+            last: self.last_offset(),
+        });
+    }
+
     fn settle_rest(mut self, how: Acknowledgement) {
         if self.unsettled > 0 {
             self.unsettled = 0;
@@ -442,6 +452,16 @@ impl CorruptBatch {
     /// Releases the records at once.
     pub fn release(mut self) {
         self.settle(Acknowledgement::Release);
+    }
+
+    /// No application will see it.
+    pub(crate) fn release_unseen(mut self) {
+        self.settled = true;
+        self.shared.command(Command::Unseen {
+            id: self.id,
+            first: self.first_offset,
+            last: self.last_offset,
+        });
     }
 
     fn settle(&mut self, how: Acknowledgement) {

@@ -28,6 +28,11 @@ use crate::status::ShareStatus;
 /// renewed while they are unsettled, and acknowledgements travel by themselves: heartbeats, renewals
 /// and acknowledgements run on a thread of their own and go on while handlers block.
 ///
+/// Where locks can't be renewed (a broker before Kafka 4.2, a group with
+/// `share.renew.acknowledge.enable=false`), a lock may run out while a handler hangs. Then nothing new is
+/// acquired until the application polls or settles again: a hang costs each record one delivery, not all of
+/// them.
+///
 /// [`records_held_max`]: ShareConsumerBuilder::records_held_max
 #[derive(Debug)]
 pub struct ShareConsumer {
@@ -64,6 +69,7 @@ impl ShareConsumer {
             if self.left {
                 return Ok(None);
             }
+            self.shared.polled();
             match self.ready.pop_front() {
                 // What lost its lock while it lay here is somebody else's by now.
                 Some(Delivery::Batch(batch)) if batch.lock().lost().is_some() => continue,
@@ -128,11 +134,20 @@ impl ShareConsumer {
         if self.left {
             return Ok(CommitReport::default());
         }
+        self.leave(within).await.map_err(|_| PollError::Bug)
+    }
+
+    fn leave(&mut self, within: Duration) -> oneshot::Receiver<CommitReport> {
         self.left = true;
-        self.ready.clear();
+        for delivery in self.ready.drain(..) {
+            match delivery {
+                Delivery::Batch(batch) => batch.release_unseen(),
+                Delivery::Corrupt(corrupt) => corrupt.release_unseen(),
+            }
+        }
         let (reply, report) = oneshot::channel();
         self.shared.command(Command::Close { within, reply });
-        report.await.map_err(|_| PollError::Bug)
+        report
     }
 
     /// Acquires nothing new until [`resume`](Self::resume). Membership goes on, what is held stays held.
@@ -176,11 +191,7 @@ impl ShareConsumer {
 impl Drop for ShareConsumer {
     fn drop(&mut self) {
         if !self.left {
-            let (reply, _) = oneshot::channel();
-            self.shared.command(Command::Close {
-                within: Duration::from_secs(5),
-                reply,
-            });
+            drop(self.leave(Duration::from_secs(5)));
         }
     }
 }

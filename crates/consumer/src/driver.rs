@@ -180,6 +180,9 @@ impl Driver {
                 self.core.acknowledge(std_now, id, first, last, how);
             }
             Command::Drop { id, first, last } => self.core.drop_held(std_now, id, first, last),
+            Command::Unseen { id, first, last } => {
+                self.core.release_unseen(std_now, id, first, last)
+            }
             Command::Renew { id } => self.core.renew(std_now, id),
             Command::Commit { reply } => {
                 let commit = self.core.commit(std_now);
@@ -190,11 +193,22 @@ impl Driver {
                     .closing
                     .get_or_insert_with(|| (now + within, Vec::new()));
                 replies.push(reply);
+                self.release_arrivals(std_now);
                 self.core.close(std_now);
             }
+            Command::Alive => self.core.application_alive(),
             Command::Pause => self.core.pause(),
             Command::Resume => self.core.resume(),
             Command::Subscribe(topics) => self.core.subscribe(std_now, topics),
+        }
+    }
+
+    /// What arrived and was never polled is released unseen.
+    fn release_arrivals(&mut self, now: std::time::Instant) {
+        let arrivals = std::mem::take(&mut self.shared.outbox().arrivals);
+        for arrival in arrivals {
+            let id = arrival.acquired.id;
+            self.core.release_unseen(now, id, i64::MIN, i64::MAX);
         }
     }
 
@@ -395,6 +409,10 @@ impl Driver {
             Event::AssignmentChanged => self.observe(&ShareEvent::AssignmentChanged),
             Event::Acquired(acquired) => self.enter_acquired(now, acquired),
             Event::Acknowledged(outcome) => self.enter_outcome(now, outcome),
+            Event::Released(release) => {
+                let topic = self.topic(release.partition);
+                self.observe(&ShareEvent::Released { topic, release });
+            }
             Event::LockLost(loss) => {
                 add(
                     &self.shared.counters.locks_lost,
@@ -406,6 +424,10 @@ impl Driver {
                 let topic = self.topic(loss.partition);
                 self.observe(&ShareEvent::LockLost { topic, loss });
             }
+            Event::Stalled => {
+                self.shared.stall();
+                self.observe(&ShareEvent::Stalled);
+            }
             Event::LockRenewed {
                 acquisition,
                 deadline,
@@ -414,6 +436,11 @@ impl Driver {
                 add(&self.shared.counters.records_renewed, offsets);
                 if let Some(lock) = self.locks.get(&acquisition) {
                     lock.renewed(Instant::from_std(deadline));
+                }
+            }
+            Event::LockNotRenewed { acquisition } => {
+                if let Some(lock) = self.locks.get(&acquisition) {
+                    lock.not_renewed();
                 }
             }
             Event::RenewableChanged { renewable } => {
@@ -447,6 +474,13 @@ impl Driver {
         }
         add(&counters.bytes_fetched, acquired.records.len() as u64);
         self.last_record_at = Some(now);
+        if self.observer.is_some() {
+            self.observe(&ShareEvent::Acquired {
+                topic: Arc::clone(&acquired.topic),
+                partition: acquired.partition.partition,
+                ranges: acquired.ranges.clone(),
+            });
+        }
         self.topics
             .entry(acquired.partition)
             .or_insert_with(|| Arc::clone(&acquired.topic));
@@ -476,6 +510,9 @@ impl Driver {
             (Err(_), _) => &counters.acknowledgements_lost,
         };
         add(counter, count);
+        if outcome.result.is_err() && outcome.how == Acknowledgement::Accept {
+            add(&counters.accepts_unconfirmed, count);
+        }
         self.last_settled_at = Some(now);
         let topic = self.topic(outcome.partition);
         self.reporter.enter(&topic, &outcome);

@@ -52,8 +52,8 @@ pub use metrics::ShareMetrics;
 pub use observer::{ShareEvent, ShareObserver};
 pub use report::{CommitReport, FailedRange, PartitionReport};
 pub use sharegroup_session::{
-    AckFailure, AckOutcome, Acknowledgement, AcquireMode, FatalError, LockLoss, MemberState,
-    PartitionView, Warning,
+    AckFailure, AckOutcome, Acknowledgement, AcquireMode, AcquiredRange, FatalError, LockLoss,
+    MemberState, PartitionView, Release, ReleaseReason, Warning,
 };
 pub use sharegroup_wire::record::{Header, Headers, TimestampType};
 pub use sharegroup_wire::{BrokerId, ErrorCode, TopicId};

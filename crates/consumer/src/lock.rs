@@ -14,14 +14,14 @@ struct Inner {
     deadline: Instant,
     /// Lost ranges, with the reason.
     lost: Vec<(i64, i64, AckFailure)>,
+    /// Whether it is renewed, as far as this acquisition alone is concerned.
+    renewable: bool,
 }
 
 /// The lock of one acquisition; the driver writes, the application reads.
 #[derive(Debug)]
 pub(crate) struct LockState {
     inner: Mutex<Inner>,
-    /// The leader knows renewals.
-    renewable: bool,
     changed: Notify,
 }
 
@@ -31,8 +31,8 @@ impl LockState {
             inner: Mutex::new(Inner {
                 deadline,
                 lost: Vec::new(),
+                renewable,
             }),
-            renewable,
             changed: Notify::new(),
         }
     }
@@ -49,6 +49,12 @@ impl LockState {
         self.inner()
             .lost
             .push((loss.first_offset, loss.last_offset, loss.why));
+        self.changed.notify_waiters();
+    }
+
+    /// It ends at its deadline.
+    pub(crate) fn not_renewed(&self) {
+        self.inner().renewable = false;
         self.changed.notify_waiters();
     }
 
@@ -76,10 +82,11 @@ impl LockView {
     }
 
     /// Whether the lock is renewed while the batch is unsettled: the leader knows renewals (Kafka
-    /// 4.2, KIP-1222) and the group hasn't refused one (`share.renew.acknowledge.enable`).
+    /// 4.2, KIP-1222), the group hasn't refused one (`share.renew.acknowledge.enable`), and it wasn't
+    /// held for the longest time allowed. Else it ends at its [`deadline`](Self::deadline).
     #[must_use]
     pub fn is_renewable(&self) -> bool {
-        self.state.renewable && self.shared.renewable.load(Ordering::Relaxed)
+        self.state.inner().renewable && self.shared.renewable.load(Ordering::Relaxed)
     }
 
     /// Why a record of the batch is no longer ours, if one isn't: acknowledgements of it are

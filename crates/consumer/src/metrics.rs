@@ -42,6 +42,8 @@ counters! {
     acknowledge_errors,
     /// Acknowledgements that were never sent, or whose answer never came, in offsets.
     acknowledgements_lost,
+    /// Of both, offsets that were to be accepted: what was done with them may be done again.
+    accepts_unconfirmed,
     /// Held offsets whose lock was lost.
     locks_lost,
     /// Offsets whose lock was renewed.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sharegroup_session::{AckOutcome, LockLoss, Warning};
+use sharegroup_session::{AckOutcome, AcquiredRange, LockLoss, Release, Warning};
 
 /// Something that happened to a consumer.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,6 +15,22 @@ pub enum ShareEvent {
     },
     /// The assigned partitions changed.
     AssignmentChanged,
+    /// Records arrived, and are fetched ahead of the application.
+    Acquired {
+        /// Topic name.
+        topic: Arc<str>,
+        /// Partition index.
+        partition: i32,
+        /// Which, ascending. The broker's word: never walk a range to its end.
+        ranges: Vec<AcquiredRange>,
+    },
+    /// Records are released without the application's word: it never saw them, or dropped them.
+    Released {
+        /// Topic name.
+        topic: Arc<str>,
+        /// Which, and why.
+        release: Release,
+    },
     /// An acknowledgement has its outcome.
     Acknowledged {
         /// Topic name.
@@ -29,6 +45,9 @@ pub enum ShareEvent {
         /// Which, and why.
         loss: LockLoss,
     },
+    /// A lock ran out before its records were settled: nothing is acquired until the application polls or
+    /// settles.
+    Stalled,
     /// A trouble that is retried. Without an observer the consumer logs it itself.
     Warning(Warning),
 }

@@ -5,7 +5,7 @@
 //! settles at least one held offset.
 
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -33,6 +33,12 @@ pub(crate) enum Command {
         first: i64,
         last: i64,
     },
+    /// No application will see these: released at once.
+    Unseen {
+        id: AcquisitionId,
+        first: i64,
+        last: i64,
+    },
     Renew {
         id: AcquisitionId,
     },
@@ -43,6 +49,8 @@ pub(crate) enum Command {
         within: Duration,
         reply: oneshot::Sender<CommitReport>,
     },
+    /// It polls: it isn't stuck.
+    Alive,
     Pause,
     Resume,
     Subscribe(Vec<String>),
@@ -97,6 +105,8 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     /// The group allows renewals, as far as is known.
     pub(crate) renewable: AtomicBool,
+    /// Nothing is acquired until the application shows life.
+    stalled: AtomicBool,
 }
 
 impl Shared {
@@ -109,6 +119,7 @@ impl Shared {
             status: watch::Sender::new(status),
             counters: Counters::default(),
             renewable: AtomicBool::new(true),
+            stalled: AtomicBool::new(false),
         })
     }
 
@@ -126,6 +137,19 @@ impl Shared {
         inbox.commands.push(command);
         drop(inbox);
         self.commanded.notify_one();
+    }
+
+    /// A lock ran out unsettled. Whoever waits in a poll is alive, and says so.
+    pub(crate) fn stall(&self) {
+        self.stalled.store(true, Ordering::Relaxed);
+        self.arrived.notify_one();
+    }
+
+    /// The application polls.
+    pub(crate) fn polled(&self) {
+        if self.stalled.swap(false, Ordering::Relaxed) {
+            self.command(Command::Alive);
+        }
     }
 
     pub(crate) fn take_commands(&self, into: &mut Vec<Command>) {

@@ -13,7 +13,9 @@ mod paused;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sharegroup_consumer::{AckFailure, Acknowledge, PollError, ShareEvent, ShareObserver};
+use sharegroup_consumer::{
+    AckFailure, Acknowledge, PollError, ReleaseReason, ShareEvent, ShareObserver,
+};
 use sharegroup_testkit::memory::Fault;
 use sharegroup_testkit::model::Slot;
 use sharegroup_wire::BrokerId;
@@ -640,4 +642,106 @@ async fn member_that_holds_records_for_long_asks_rarely() {
     batch.accept();
     consumer.close(SECOND).await.unwrap();
     check_legal(&cluster);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_hangs_without_renewal_costs_each_record_one_delivery() {
+    let (cluster, place) = cluster(1);
+    cluster.model(|model| {
+        model.settings.renew_enabled = false;
+        model.produce(place, 10);
+    });
+    let mut consumer = open(&cluster).await;
+    for hang in 1..=3 {
+        let batch = next(&mut consumer).await;
+        sleep(200 * SECOND).await;
+        cluster.model(|model| assert_eq!(model.delivery_count(place, 0), hang));
+        // Too late: reported, and a sign of life.
+        batch.accept();
+    }
+    let mut accepted_now = 0;
+    while accepted_now < 10 {
+        let batch = next(&mut consumer).await;
+        accepted_now += batch.len();
+        batch.accept();
+    }
+    assert!(consumer.close(5 * SECOND).await.unwrap().is_ok());
+    assert_eq!(accepted(&cluster, place), up_to(10));
+    check_legal(&cluster);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_application_that_waits_for_records_is_alive_though_a_lock_ran_out() {
+    let (cluster, place) = cluster(1);
+    cluster.model(|model| {
+        model.settings.renew_enabled = false;
+        model.produce(place, 1);
+    });
+    let mut consumer = open(&cluster).await;
+    let forgotten = next(&mut consumer).await;
+    let again = next(&mut consumer).await;
+    assert_eq!(offsets(&again), [0]);
+    assert_eq!(again.record(0).unwrap().delivery_count, 2);
+    again.accept();
+    drop(forgotten);
+    consumer.close(5 * SECOND).await.unwrap();
+    assert_eq!(accepted(&cluster, place), [0]);
+    check_legal(&cluster);
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_are_told_when_they_arrive_and_when_they_leave_unseen() {
+    let (cluster, place) = cluster(1);
+    cluster.model(|model| model.produce(place, 10));
+    let seen = Seen::new();
+    let builder = builder(&cluster).max_poll_records(2);
+    let mut consumer = builder.observer(seen.clone()).build().await.unwrap();
+    let in_hand = next(&mut consumer).await;
+    cluster.model(|model| model.produce(place, 5));
+    sleep(SECOND).await;
+    consumer.close(5 * SECOND).await.unwrap();
+    drop(in_hand);
+    let (mut arrived, mut left) = (0, Vec::new());
+    for event in seen.events() {
+        match event {
+            ShareEvent::Acquired {
+                topic,
+                partition,
+                ranges,
+            } => {
+                assert_eq!((&*topic, partition), ("orders", 0));
+                assert!(ranges.iter().all(|range| range.delivery_count == 1));
+                let offsets = ranges.iter().map(|r| r.last_offset - r.first_offset + 1);
+                arrived += offsets.sum::<i64>();
+            }
+            ShareEvent::Released { release, .. } => {
+                left.push((release.first_offset, release.last_offset, release.why))
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(arrived, 15);
+    left.sort_unstable_by_key(|(first, ..)| *first);
+    let unseen = ReleaseReason::Unseen;
+    assert_eq!(left.remove(0), (0, 1, ReleaseReason::Closing));
+    assert!(left.iter().all(|(_, _, why)| *why == unseen), "{left:?}");
+    assert_eq!(left.iter().map(|(a, b, _)| b - a + 1).sum::<i64>(), 13);
+    assert_eq!(available(&cluster, place), up_to(15));
+    check_legal(&cluster);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acceptance_that_is_not_confirmed_is_counted() {
+    let (cluster, place) = cluster(1);
+    cluster.model(|model| model.produce(place, 10));
+    let mut consumer = open(&cluster).await;
+    let mut batch = next(&mut consumer).await;
+    consumer.pause();
+    cluster.faults(ACKNOWLEDGE, [Fault::DropAfter]);
+    batch.settle_indexes(0..6, Acknowledge::Accept).unwrap();
+    batch.settle_indexes(6..8, Acknowledge::Release).unwrap();
+    assert!(!consumer.commit().await.unwrap().is_ok());
+    assert_eq!(consumer.metrics().accepts_unconfirmed, 6);
+    drop(batch);
+    consumer.close(5 * SECOND).await.unwrap();
 }

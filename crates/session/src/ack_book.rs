@@ -6,6 +6,7 @@
 //! or nothing at the broker (KIP-932 "ShareAcknowledge"): where one stale offset spoils them, the book
 //! halves the set until the stale one stands alone and the rest has gone through.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,9 @@ use sharegroup_wire::{BrokerId, ErrorCode};
 use crate::acquired::{
     Acknowledgement, Acquisition, AcquisitionId, Counts, Segment, State, TopicPartition, offsets,
 };
-use crate::event::{AckFailure, AckOutcome, AcquiredRange, CommitId, Event, LockLoss};
+use crate::event::{
+    AckFailure, AckOutcome, AcquiredRange, CommitId, Event, LockLoss, Release, ReleaseReason,
+};
 use crate::limits::{
     ACKNOWLEDGE_BACKOFF_MAX, ACKNOWLEDGE_BACKOFF_MIN, DROP_DELAY_MAX, DROP_DELAY_MIN, LOCK_MARGIN,
 };
@@ -78,6 +81,17 @@ pub(crate) struct Again {
     pub(crate) blocked: u64,
     /// When something is to be sent that was sent before.
     pub(crate) due: Option<Instant>,
+}
+
+/// What the passing of time did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Passed {
+    /// Something became ready to be sent.
+    pub(crate) due: bool,
+    /// A lock ran out while its records were with their owner.
+    pub(crate) held_expired: bool,
+    /// Nothing renewed such a lock.
+    pub(crate) not_renewed: bool,
 }
 
 #[derive(Debug, Default)]
@@ -242,11 +256,42 @@ impl AckBook {
         });
     }
 
+    /// Releases what is still held of a range without its owner's word, and tells so. Returns the number
+    /// of offsets.
+    pub(crate) fn release(
+        &mut self,
+        id: AcquisitionId,
+        first: i64,
+        last: i64,
+        why: ReleaseReason,
+    ) -> u64 {
+        let Some(acquisition) = self.acquisitions.get(&id) else {
+            return 0;
+        };
+        let held = acquisition.segments().iter().filter(|segment| {
+            matches!(segment.state, State::Held | State::Delayed { .. })
+                && segment.first <= last
+                && first <= segment.last
+        });
+        let released = held.map(|segment| {
+            Event::Released(Release {
+                acquisition: id,
+                partition: acquisition.partition,
+                first_offset: segment.first.max(first),
+                last_offset: segment.last.min(last),
+                delivery_count: segment.delivery_count,
+                why,
+            })
+        });
+        self.events.extend(released);
+        self.acknowledge(id, first, last, Acknowledgement::Release)
+    }
+
     /// Releases all that is held; for the end.
     pub(crate) fn release_all(&mut self) {
         let ids: Vec<_> = self.acquisitions.keys().copied().collect();
         for id in ids {
-            self.acknowledge(id, i64::MIN, i64::MAX, Acknowledgement::Release);
+            self.release(id, i64::MIN, i64::MAX, ReleaseReason::Closing);
         }
     }
 
@@ -551,19 +596,27 @@ impl AckBook {
         }
     }
 
-    /// Reports what lost its lock to time and releases what waited for it. Returns whether anything
-    /// became ready to be sent.
-    pub(crate) fn pass_time(&mut self, now: Instant) -> bool {
+    /// Reports what lost its lock to time and releases what waited for it.
+    pub(crate) fn pass_time(&mut self, now: Instant) -> Passed {
         if self.next_time().is_none_or(|at| at > now) {
-            return false;
+            return Passed::default();
         }
         let ids: Vec<_> = self.acquisitions.keys().copied().collect();
         let mut due = Vec::new();
+        let mut passed = Passed::default();
         for id in ids {
+            let held_expired = Cell::new(false);
+            let renew_at = self.get(id).and_then(|acquisition| acquisition.renew_at);
             self.lose(id, i64::MIN, i64::MAX, AckFailure::LockExpired, |segment| {
-                !matches!(segment.state, State::Sent { .. })
-                    && segment.deadline <= now + LOCK_MARGIN
+                let expired = !matches!(segment.state, State::Sent { .. })
+                    && segment.deadline <= now + LOCK_MARGIN;
+                if expired && segment.state == State::Held {
+                    held_expired.set(true);
+                }
+                expired
             });
+            passed.held_expired |= held_expired.get();
+            passed.not_renewed |= held_expired.get() && renew_at.is_none();
             let Some(acquisition) = self.acquisitions.get(&id) else {
                 continue;
             };
@@ -580,9 +633,10 @@ impl AckBook {
             );
         }
         for (id, first, last) in &due {
-            self.acknowledge(*id, *first, *last, Acknowledgement::Release);
+            self.release(*id, *first, *last, ReleaseReason::Dropped);
         }
-        !due.is_empty()
+        passed.due = !due.is_empty();
+        passed
     }
 
     /// When [`pass_time`](Self::pass_time) has something to do next.

@@ -2,11 +2,12 @@
 //!
 //! Records that are held and not worked on only age, and starve the group's other members. So credit
 //! starts small and follows what is settled: about as much as one second of it, within bounds. It
-//! grows by doubling, so that a fast handler has what it needs after a few fetches.
+//! grows by doubling, so that a fast handler has what it needs after a few fetches. Where a lock that
+//! can't be renewed ran out, the start was too much: then credit begins anew at one record.
 
 use std::time::{Duration, Instant};
 
-/// Credit before anything was settled, and the least later, in records.
+/// Credit before anything was settled, and the least later unless a lock ran out, in records.
 const START: u32 = 100;
 
 /// Time over which settling is measured.
@@ -21,6 +22,8 @@ pub(crate) struct Credit {
     /// Follows what is settled; else always the bound.
     adapts: bool,
     records: u32,
+    /// Never fewer: else a handler of many records at a time could not show what it can do.
+    least: u32,
     settled: u64,
     window_start: Option<Instant>,
 }
@@ -30,6 +33,7 @@ impl Credit {
         Self {
             adapts,
             records: START,
+            least: START,
             settled: 0,
             window_start: None,
         }
@@ -44,13 +48,24 @@ impl Credit {
             return;
         }
         let per_second = u128::from(self.settled) * 1_000_000 / elapsed.as_micros().max(1);
-        let wanted = u32::try_from(per_second).unwrap_or(u32::MAX).max(START);
+        let wanted = u32::try_from(per_second)
+            .unwrap_or(u32::MAX)
+            .max(self.least);
         // Doubled at most, halved at most: one odd window moves it little.
         self.records = wanted
             .clamp(self.records / 2, self.records.saturating_mul(2))
-            .max(START);
+            .max(self.least);
+        self.least = self.least.saturating_mul(2).min(START);
         self.settled = 0;
         self.window_start = Some(now);
+    }
+
+    /// A lock that can't be renewed ran out: more was held than could be worked off in its time.
+    pub(crate) const fn expired(&mut self) {
+        self.least = 1;
+        self.records = 1;
+        self.settled = 0;
+        self.window_start = None;
     }
 
     /// Most records to hold now, with so many partitions to fetch from.
@@ -98,6 +113,19 @@ mod tests {
         assert_eq!(credit.records(500, 4), 500);
         settle_for(&mut credit, now, 1, Duration::from_secs(1), 20);
         assert_eq!(credit.records(u32::MAX, 4), START);
+    }
+
+    #[test]
+    fn after_a_lock_ran_out_credit_begins_anew_at_one_record() {
+        #[allow(clippy::disallowed_methods)]
+        let now = Instant::now();
+        let mut credit = Credit::new(true);
+        credit.expired();
+        assert_eq!(credit.records(u32::MAX, 1), 1);
+        let now = settle_for(&mut credit, now, 1, Duration::from_secs(10), 3);
+        assert!(credit.records(u32::MAX, 1) <= 4, "{credit:?}");
+        settle_for(&mut credit, now, 1, Duration::from_secs(10), 7);
+        assert_eq!(credit.records(u32::MAX, 1), START);
     }
 
     #[test]

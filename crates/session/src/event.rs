@@ -198,6 +198,39 @@ pub struct LockLoss {
     pub why: AckFailure,
 }
 
+/// Why records were released without the application's word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
+#[non_exhaustive]
+pub enum ReleaseReason {
+    /// The member closes; no application saw them.
+    #[error("the consumer closed before the application saw them")]
+    Unseen,
+    /// The application dropped them unsettled.
+    #[error("they were dropped unsettled")]
+    Dropped,
+    /// The member closes while the application has them.
+    #[error("the consumer closed before they were settled")]
+    Closing,
+}
+
+/// Records that are released without the application's word: available again at once, or archived if this
+/// was their last allowed delivery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Release {
+    /// The acquisition.
+    pub acquisition: AcquisitionId,
+    /// The partition.
+    pub partition: TopicPartition,
+    /// First offset, inclusive.
+    pub first_offset: i64,
+    /// Last offset, inclusive.
+    pub last_offset: i64,
+    /// Deliveries so far: at the group's limit the broker archives the records.
+    pub delivery_count: i16,
+    /// Why.
+    pub why: ReleaseReason,
+}
+
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -215,6 +248,11 @@ pub enum Event {
     Acknowledged(AckOutcome),
     /// Held records are no longer ours.
     LockLost(LockLoss),
+    /// Held records are released without the application's word.
+    Released(Release),
+    /// A lock ran out before its records were settled. Nothing is acquired until
+    /// [`application_alive`](crate::SessionCore::application_alive).
+    Stalled,
     /// Locks of what is still held end later now.
     LockRenewed {
         /// The acquisition.
@@ -224,7 +262,14 @@ pub enum Event {
         /// Offsets renewed.
         offsets: u64,
     },
-    /// Renewal became impossible (refused by the group), or possible again.
+    /// The lock of what is still held of an acquisition is not renewed any more, and ends at the last
+    /// deadline told: it was held for the longest time allowed, or the broker refused and it can't be
+    /// told why.
+    LockNotRenewed {
+        /// The acquisition.
+        acquisition: AcquisitionId,
+    },
+    /// Renewal became impossible (refused by the group), or works again.
     RenewableChanged {
         /// Whether locks can be renewed.
         renewable: bool,

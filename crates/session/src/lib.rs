@@ -33,7 +33,7 @@ pub use acquired::{Acknowledgement, AcquisitionId, TopicPartition};
 pub use core::{SessionConfig, SessionCore};
 pub use event::{
     AckFailure, AckOutcome, AcquireMode, Acquired, AcquiredRange, BrokerVersions, CommitId,
-    ConnectionId, Event, Failure, FatalError, LockLoss, MemberState, PartitionView, Request,
-    Warning,
+    ConnectionId, Event, Failure, FatalError, LockLoss, MemberState, PartitionView, Release,
+    ReleaseReason, Request, Warning,
 };
 pub use topology::MetadataTopics;

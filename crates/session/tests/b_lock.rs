@@ -418,3 +418,91 @@ fn leader_change_during_a_hold_is_told_and_the_record_comes_again_from_the_new_l
     world.close(0);
     world.check();
 }
+
+#[test]
+fn stalled_application_costs_each_record_one_delivery() {
+    let (mut world, place) = holding(10, |world| world.cluster.settings.renew_enabled = false);
+    world.client().polls = false;
+    world.run_for(10 * LOCK);
+    assert_eq!(delivery_counts(&world, place), [1; 10]);
+    let stalled = |world: &World| {
+        let events = world.clients[0].events.iter();
+        events.filter(|event| **event == Event::Stalled).count()
+    };
+    assert_eq!(stalled(&world), 1);
+    // It lives again: everything comes again, once.
+    world.client().core.application_alive();
+    world.run_for(10 * LOCK);
+    assert_eq!(delivery_counts(&world, place), [2; 10]);
+    // So does whoever settles, though nothing is left to settle.
+    let now = world.now;
+    let old = world.clients[0].holdings[0].id;
+    world.client().core.acknowledge(now, old, 0, 9, Accept);
+    world.run_until_held(10);
+    world.settle_all(Accept);
+    world.run_for(SECOND);
+    assert_eq!(world.cluster.start_offset(place), 10);
+    world.close(0);
+    world.check();
+}
+
+#[test]
+fn lock_lost_to_the_end_of_a_session_is_no_stall() {
+    let (mut world, place) = holding(10, |_| {});
+    world.client().polls = false;
+    world.cluster.move_leader(place, BrokerId(3));
+    world.run_until(30 * SECOND, "second delivery", |world| {
+        world.clients[0].holdings.len() == 2
+    });
+    world.settle_all(Accept);
+    world.close(0);
+    world.check();
+}
+
+#[test]
+fn too_few_offsets_to_tell_why_renewal_fails_are_told_not_to_be_renewed() {
+    for count in [1, 2] {
+        let (mut world, _) = holding(count, |world| world.cluster.settings.renew_enabled = false);
+        world.client().core.pause();
+        let id = world.clients[0].holdings[0].id;
+        let deadline = world.clients[0].holdings[0].deadline;
+        world.run_until(LOCK, "the core gives up renewing", |world| {
+            let mut events = world.clients[0].events.iter();
+            events.any(|event| *event == Event::LockNotRenewed { acquisition: id })
+        });
+        assert!(deadline - world.now > LOCK / 4, "{count}");
+        world.settle_all(Accept);
+        world.close(0);
+        world.check();
+    }
+}
+
+#[test]
+fn refused_renewal_counts_as_possible_again_only_once_one_succeeded() {
+    let (mut world, _) = holding(10, |world| {
+        world.cluster.settings.renew_enabled = false;
+        world.cluster.settings.lock = 200 * SECOND;
+    });
+    let changes = |world: &World| {
+        let events = world.clients[0].events.iter();
+        let changes = events.filter_map(|event| match event {
+            Event::RenewableChanged { renewable } => Some(*renewable),
+            _ => None,
+        });
+        changes.collect::<Vec<_>>()
+    };
+    world.run_for(120 * SECOND);
+    assert_eq!(changes(&world), [false]);
+    // What is held is tried again, and again in vain.
+    world.run_for(62 * SECOND);
+    assert_eq!(changes(&world), [false]);
+    world.cluster.settings.renew_enabled = true;
+    world.settle_all(Accept);
+    let place = world.clients[0].holdings[0].place;
+    world.cluster.produce(place, 10);
+    world.run_for(62 * SECOND);
+    assert_eq!(changes(&world), [false, true]);
+    world.settle_all(Accept);
+    world.close(0);
+    world.check();
+}

@@ -11,7 +11,7 @@ mod world;
 use std::collections::BTreeSet;
 
 use sharegroup_session::Acknowledgement::{Accept, Release};
-use sharegroup_session::{AckFailure, Event, Warning};
+use sharegroup_session::{AckFailure, Event, ReleaseReason, Warning};
 use sharegroup_testkit::model::{Asked, Place};
 use sharegroup_wire::message::share_fetch::ShareFetchRequest;
 use sharegroup_wire::{BrokerId, ErrorCode, MemberEpoch, SessionEpoch};
@@ -612,5 +612,65 @@ fn paused_member_acquires_nothing_and_stays() {
     );
     world.settle_all(Accept);
     world.close(0);
+    world.check();
+}
+
+fn releases(world: &World) -> Vec<(i64, i64, i16, ReleaseReason)> {
+    let releases = world.clients[0].releases.iter();
+    let parts = releases.map(|release| {
+        (
+            release.first_offset,
+            release.last_offset,
+            release.delivery_count,
+            release.why,
+        )
+    });
+    parts.collect()
+}
+
+#[test]
+fn records_that_arrive_while_the_member_closes_are_told_released_unseen() {
+    let (mut world, place) = World::with_client(1, |_| {});
+    world.cluster.produce(place, 5);
+    world
+        .network
+        .next_fates(Api::Fetch, [Fate::Delay(2 * SECOND)]);
+    world.run_until(20 * SECOND, "the grant", |world| {
+        world.cluster.delivery_count(place, 0) == 1
+    });
+    assert_eq!(world.clients[0].core.records_held(), 0);
+    world.close(0);
+    assert_eq!(releases(&world), [(0, 4, 1, ReleaseReason::Unseen)]);
+    assert_eq!(world.clients[0].told(place, Ok(Release)).len(), 5);
+    world.check();
+}
+
+#[test]
+fn every_release_without_the_applications_word_is_told_and_no_other() {
+    let (mut world, place) = World::with_client(1, |_| {});
+    world.cluster.produce(place, 10);
+    world.run_until_held(10);
+    world.client().core.pause();
+    let (now, id) = (world.now, world.clients[0].holdings[0].id);
+    world.client().drop_held(now, 0, (0, 1));
+    world.settle(0, (2, 3), Release);
+    world.settle(0, (4, 5), Accept);
+    world.run_for(5 * SECOND);
+    world.client().core.release_unseen(now, id, 6, 7);
+    let unseen = world.clients[0].holdings[0].held.split_off(&6);
+    let left_to_core = unseen
+        .into_iter()
+        .map(|offset| (offset, world::Said::LeftToCore));
+    world.clients[0].holdings[0].said.extend(left_to_core);
+    world.close(0);
+    assert_eq!(
+        releases(&world),
+        [
+            (0, 1, 1, ReleaseReason::Dropped),
+            (6, 7, 1, ReleaseReason::Unseen),
+            (8, 9, 1, ReleaseReason::Closing),
+        ]
+    );
+    assert_eq!(world.clients[0].told(place, Ok(Release)).len(), 8);
     world.check();
 }

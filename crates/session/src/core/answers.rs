@@ -32,23 +32,15 @@ impl SessionCore {
         connection: ConnectionId,
         result: Result<ShareFetchResponse, Failure>,
     ) {
-        let Some((broker, versions)) = self.answering(connection) else {
+        let Some(Answered {
+            broker,
+            versions,
+            in_flight,
+            response,
+        }) = self.take_answer(now, connection, result)
+        else {
             return;
         };
-        let response = match result {
-            Ok(response) => response,
-            Err(failure) => return self.end_session(now, broker, &failure.detail),
-        };
-        self.throttle(now, broker, response.throttle_time_ms);
-        if !response.error_code.is_none() {
-            return self.refused(now, broker, response.error_code, response.error_message);
-        }
-        let Some(in_flight) = self.answered(broker) else {
-            return;
-        };
-        if let Some(lock) = lock_of(response.acquisition_lock_timeout_ms) {
-            self.lock = lock;
-        }
         self.enter_acknowledged(now, broker, &in_flight, &acknowledge_results(&response));
         let fetched =
             matches!(in_flight.sending, Sending::Fetch { records_max } if records_max > 0);
@@ -89,23 +81,15 @@ impl SessionCore {
         connection: ConnectionId,
         result: Result<ShareAcknowledgeResponse, Failure>,
     ) {
-        let Some((broker, _)) = self.answering(connection) else {
+        let Some(Answered {
+            broker,
+            in_flight,
+            response,
+            ..
+        }) = self.take_answer(now, connection, result)
+        else {
             return;
         };
-        let response = match result {
-            Ok(response) => response,
-            Err(failure) => return self.end_session(now, broker, &failure.detail),
-        };
-        self.throttle(now, broker, response.throttle_time_ms);
-        if !response.error_code.is_none() {
-            return self.refused(now, broker, response.error_code, response.error_message);
-        }
-        let Some(in_flight) = self.answered(broker) else {
-            return;
-        };
-        if let Some(lock) = lock_of(response.acquisition_lock_timeout_ms) {
-            self.lock = lock;
-        }
         if in_flight.sending == Sending::Close {
             return self.closed_session(now, broker);
         }
@@ -128,6 +112,39 @@ impl SessionCore {
         }
         self.enter_acknowledged(now, broker, &in_flight, &results);
         self.advance_close(now);
+    }
+
+    /// The steps that both answers begin with. `None`: it isn't wanted, or the request failed as a whole.
+    fn take_answer<R: Answer>(
+        &mut self,
+        now: Instant,
+        connection: ConnectionId,
+        result: Result<R, Failure>,
+    ) -> Option<Answered<R>> {
+        let (broker, versions) = self.answering(connection)?;
+        let response = match result {
+            Ok(response) => response,
+            Err(failure) => {
+                self.end_session(now, broker, &failure.detail);
+                return None;
+            }
+        };
+        let head = response.head();
+        self.throttle(now, broker, head.throttle_time_ms);
+        if !head.error.is_none() {
+            self.refused(now, broker, head.error, head.message);
+            return None;
+        }
+        let in_flight = self.answered(broker)?;
+        if let Some(lock) = lock_of(head.lock_timeout_ms) {
+            self.lock = lock;
+        }
+        Some(Answered {
+            broker,
+            versions,
+            in_flight,
+            response,
+        })
     }
 
     fn answering(&self, connection: ConnectionId) -> Option<(BrokerId, BrokerVersions)> {
@@ -380,7 +397,7 @@ impl SessionCore {
         }));
         if self.phase != super::Phase::Running {
             // Arrived while closing: nobody will process it.
-            self.acknowledge(now, id, i64::MIN, i64::MAX, crate::Acknowledgement::Release);
+            self.release_unseen(now, id, i64::MIN, i64::MAX);
         }
         true
     }
@@ -416,6 +433,48 @@ impl SessionCore {
             session.pace = (session.pace * 2).clamp(HOLDING_PACE_MIN, HOLDING_PACE_MAX);
         }
         session.pace_until = now + session.pace;
+    }
+}
+
+/// An answer that a share session accepted.
+struct Answered<R> {
+    broker: BrokerId,
+    versions: BrokerVersions,
+    in_flight: InFlight,
+    response: R,
+}
+
+/// What both answers say about the request as a whole.
+struct Head {
+    throttle_time_ms: i32,
+    error: ErrorCode,
+    message: Option<String>,
+    lock_timeout_ms: i32,
+}
+
+trait Answer {
+    fn head(&self) -> Head;
+}
+
+impl Answer for ShareFetchResponse {
+    fn head(&self) -> Head {
+        Head {
+            throttle_time_ms: self.throttle_time_ms,
+            error: self.error_code,
+            message: self.error_message.clone(),
+            lock_timeout_ms: self.acquisition_lock_timeout_ms,
+        }
+    }
+}
+
+impl Answer for ShareAcknowledgeResponse {
+    fn head(&self) -> Head {
+        Head {
+            throttle_time_ms: self.throttle_time_ms,
+            error: self.error_code,
+            message: self.error_message.clone(),
+            lock_timeout_ms: self.acquisition_lock_timeout_ms,
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use crate::coordinator::Coordinator;
 use crate::credit::Credit;
 use crate::event::{
     AckFailure, AcquireMode, BrokerVersions, CommitId, ConnectionId, Event, Failure, FatalError,
-    MemberState, PartitionView, Request, Warning,
+    MemberState, PartitionView, ReleaseReason, Request, Warning,
 };
 use crate::limits::{FETCH_WAIT_MAX, LOCK_DEFAULT, WARNING_INTERVAL};
 use crate::member::{Heartbeat, Member};
@@ -121,6 +121,8 @@ pub struct SessionCore {
     renewal: Renewal,
     phase: Phase,
     paused: bool,
+    /// A lock ran out before its records were settled, and the application gave no sign of life since.
+    stalled: bool,
     last_connection: u64,
     warned: BTreeMap<String, Instant>,
 }
@@ -149,6 +151,7 @@ impl SessionCore {
             renewal: Renewal::default(),
             phase: Phase::Running,
             paused: false,
+            stalled: false,
             last_connection: 0,
             warned: BTreeMap::new(),
             config,
@@ -236,18 +239,46 @@ impl SessionCore {
         last_offset: i64,
         how: Acknowledgement,
     ) -> u64 {
+        self.application_alive();
         let settled = self.book.acknowledge(id, first_offset, last_offset, how);
-        if settled > 0 {
-            self.credit.settled(now, settled);
-            let due = now
-                + if self.phase == Phase::Running {
-                    self.config.acknowledge_linger
-                } else {
-                    Duration::ZERO
-                };
-            self.pending_due_of(id, due);
-        }
+        self.settled(now, id, settled);
         settled
+    }
+
+    /// Releases at once what no application will see, and tells so ([`Event::Released`]).
+    pub fn release_unseen(
+        &mut self,
+        now: Instant,
+        id: AcquisitionId,
+        first_offset: i64,
+        last_offset: i64,
+    ) {
+        self.release(now, id, (first_offset, last_offset), ReleaseReason::Unseen);
+    }
+
+    fn release(
+        &mut self,
+        now: Instant,
+        id: AcquisitionId,
+        (first, last): (i64, i64),
+        why: ReleaseReason,
+    ) {
+        let settled = self.book.release(id, first, last, why);
+        self.settled(now, id, settled);
+    }
+
+    /// Offsets of an acquisition were settled: they are sent after a while, at the end at once.
+    fn settled(&mut self, now: Instant, id: AcquisitionId, offsets: u64) {
+        if offsets == 0 {
+            return;
+        }
+        self.credit.settled(now, offsets);
+        let linger = if self.phase == Phase::Running {
+            self.config.acknowledge_linger
+        } else {
+            Duration::ZERO
+        };
+        self.pending_due_of(id, now + linger);
     }
 
     fn pending_due_of(&mut self, id: AcquisitionId, due: Instant) {
@@ -268,10 +299,12 @@ impl SessionCore {
         first_offset: i64,
         last_offset: i64,
     ) {
+        self.application_alive();
         if self.phase == Phase::Running {
             self.book.drop_held(now, id, first_offset, last_offset);
         } else {
-            self.acknowledge(now, id, first_offset, last_offset, Acknowledgement::Release);
+            let range = (first_offset, last_offset);
+            self.release(now, id, range, ReleaseReason::Dropped);
         }
     }
 
@@ -301,6 +334,15 @@ impl SessionCore {
                 session.pending_due = Some(now);
             }
         }
+    }
+
+    /// The application polls, settles or otherwise shows that it isn't stuck.
+    ///
+    /// Once a lock has run out before its records were settled, nothing new is acquired until then: an
+    /// application that hangs costs each record one delivery, where it would otherwise burn them all
+    /// and have the broker archive the records.
+    pub const fn application_alive(&mut self) {
+        self.stalled = false;
     }
 
     /// Acquires nothing new until [`SessionCore::resume`]; membership and what is held go on.
@@ -571,8 +613,17 @@ impl SessionCore {
         if self.phase == Phase::Closed {
             return;
         }
-        if self.book.pass_time(now) {
+        let passed = self.book.pass_time(now);
+        if passed.due {
             self.flush(now);
+        }
+        if passed.not_renewed {
+            self.credit.expired();
+        }
+        if passed.held_expired && self.phase == Phase::Running && !self.stalled {
+            self.stalled = true;
+            self.drain_book();
+            self.events.push_back(Event::Stalled);
         }
         self.forget_refusal(now);
     }

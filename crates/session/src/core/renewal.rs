@@ -30,6 +30,8 @@ pub(super) struct Renewal {
     known: Known,
     /// Single offsets whose renewal failed since the last one that succeeded.
     suspects: Vec<RenewedRange>,
+    /// Renewal was told to be impossible, and none has succeeded since.
+    told_impossible: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -89,6 +91,7 @@ impl SessionCore {
         // Partitions in which a stale offset is searched for: one acquisition at a time.
         let mut searching: BTreeSet<TopicPartition> = BTreeSet::new();
         let mut expired = Vec::new();
+        let mut not_renewed = Vec::new();
         for (id, acquisition) in self.book.iter_mut() {
             let due = acquisition.renew_at.is_some_and(|at| at <= soon);
             if acquisition.broker != broker || !due || acquisition.counts().held == 0 {
@@ -97,6 +100,7 @@ impl SessionCore {
             if hold_max.is_some_and(|hold_max| now >= acquisition.acquired_at + hold_max) {
                 acquisition.renew_at = None;
                 expired.push(id);
+                not_renewed.push(id);
                 continue;
             }
             let limited = acquisition.renew_offsets_max < u64::MAX;
@@ -117,6 +121,7 @@ impl SessionCore {
             if ranges.is_empty() {
                 // Suspects only: their locks end, or a success elsewhere tells more.
                 acquisition.renew_at = None;
+                not_renewed.push(id);
                 continue;
             }
             acquisition.renewing = true;
@@ -133,6 +138,9 @@ impl SessionCore {
         for ranges in renewed.values_mut() {
             ranges.sort_unstable_by_key(|range| range.first);
         }
+        let not_renewed = not_renewed.into_iter();
+        self.events
+            .extend(not_renewed.map(|acquisition| Event::LockNotRenewed { acquisition }));
         for acquisition in expired {
             self.warn(now, Warning::HoldMax { acquisition });
         }
@@ -194,6 +202,10 @@ impl SessionCore {
         ids: &BTreeSet<AcquisitionId>,
     ) {
         self.renewal.known = Known::Works;
+        if std::mem::take(&mut self.renewal.told_impossible) {
+            self.events
+                .push_back(Event::RenewableChanged { renewable: true });
+        }
         let stale = AckFailure::Broker(ErrorCode::InvalidRecordState);
         for suspect in std::mem::take(&mut self.renewal.suspects) {
             self.book.lose(
@@ -280,8 +292,10 @@ impl SessionCore {
         for (_, acquisition) in self.book.iter_mut() {
             acquisition.renew_at = None;
         }
-        self.events
-            .push_back(Event::RenewableChanged { renewable: false });
+        if !std::mem::replace(&mut self.renewal.told_impossible, true) {
+            self.events
+                .push_back(Event::RenewableChanged { renewable: false });
+        }
         let detail = "the group refuses renewals (share.renew.acknowledge.enable=false)".to_owned();
         self.warn(now, Warning::NotRenewable { detail });
     }
@@ -293,12 +307,13 @@ impl SessionCore {
         }
     }
 
-    /// After a while renewal is tried again.
+    /// After a while renewal is tried again, with what is held. It counts as impossible until it works.
     pub(super) fn forget_refusal(&mut self, now: Instant) {
         if self.refusal_ends_at().is_some_and(|until| until <= now) {
             self.renewal.known = Known::Nothing;
-            self.events
-                .push_back(Event::RenewableChanged { renewable: true });
+            for (_, acquisition) in self.book.iter_mut() {
+                acquisition.renew_at = Some(now);
+            }
         }
     }
 }

@@ -149,7 +149,7 @@ impl SessionCore {
             now,
             open: session.is_open(),
             closing: self.phase != Phase::Running,
-            paused: self.paused,
+            paused: self.paused || self.stalled,
             assigned: !session.wanted.is_empty(),
             changed: session.is_changed(),
             credit: self.credit(held_anywhere),

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use sharegroup_session::{
-    AckFailure, AckOutcome, Acknowledgement, AcquisitionId, CommitId, Event, LockLoss, SessionCore,
-    Warning,
+    AckFailure, AckOutcome, Acknowledgement, AcquisitionId, CommitId, Event, LockLoss, Release,
+    SessionCore, Warning,
 };
 use sharegroup_testkit::model::{Delivery, Place};
 
@@ -42,6 +42,7 @@ pub struct Client {
     pub holdings: Vec<Holding>,
     pub outcomes: Vec<AckOutcome>,
     pub losses: Vec<LockLoss>,
+    pub releases: Vec<Release>,
     pub committed: Vec<CommitId>,
     pub warnings: Vec<(Instant, Warning)>,
     pub events: Vec<Event>,
@@ -51,6 +52,8 @@ pub struct Client {
     pub closed: bool,
     /// Holdings that no application has looked at yet.
     pub fresh: Vec<usize>,
+    /// The application waits for records whenever it does nothing else.
+    pub polls: bool,
 }
 
 impl Client {
@@ -62,6 +65,7 @@ impl Client {
             holdings: Vec::new(),
             outcomes: Vec::new(),
             losses: Vec::new(),
+            releases: Vec::new(),
             committed: Vec::new(),
             warnings: Vec::new(),
             events: Vec::new(),
@@ -70,6 +74,7 @@ impl Client {
             closing: false,
             closed: false,
             fresh: Vec::new(),
+            polls: true,
         }
     }
 
@@ -172,6 +177,7 @@ impl Client {
             }
             Event::Acknowledged(outcome) => self.take_outcome(outcome),
             Event::LockLost(loss) => self.take_loss(loss),
+            Event::Released(release) => self.releases.push(release.clone()),
             Event::Committed(commit) => self.committed.push(*commit),
             Event::Warning(warning) => self.warnings.push((now, warning.clone())),
             Event::Fatal(error) => self.fatal = Some(error.to_string()),

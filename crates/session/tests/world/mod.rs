@@ -15,7 +15,7 @@ use sharegroup_session::{Acknowledgement, SessionConfig, SessionCore};
 use sharegroup_testkit::model::{ModelCluster, Place};
 use sharegroup_wire::BrokerId;
 
-pub use client::{Client, Holding};
+pub use client::{Client, Holding, Said};
 pub use network::{Api, Fate, Network};
 pub use random::Random;
 
@@ -182,6 +182,9 @@ impl World {
         let now = self.now;
         let mut busy = false;
         self.clients[client].core.handle_timeout(now);
+        if self.clients[client].polls {
+            self.clients[client].core.application_alive();
+        }
         while let Some(request) = self.clients[client].core.poll_request(now) {
             self.send(client, request);
             busy = true;
