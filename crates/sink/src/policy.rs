@@ -144,7 +144,7 @@ const BACKOFF_FIRST: Duration = Duration::from_millis(100);
 /// Longest wait between two tries.
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
 /// What is kept free before the end of a lock that can't be renewed.
-const RESERVE_MIN: Duration = Duration::from_secs(1);
+pub(crate) const RESERVE_MIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,8 @@
 //! The task loop's source over a real share group, and what the runtime logs of its events.
 
+#[cfg(test)]
+mod tests;
+
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -248,6 +251,10 @@ impl ShareObserver for EventLog {
                 last_offset = loss.last_offset,
                 why = %loss.why,
                 "Records lost their lock while they were held; they will be delivered again."
+            ),
+            ShareEvent::Stalled => tracing::warn!(
+                task,
+                "A lock ran out before its records were settled: nothing is acquired until the task goes on."
             ),
             ShareEvent::Warning(warning) => tracing::warn!(task, "{warning}."),
             _ => {}

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use sharegroup_wire::TopicId;
@@ -226,8 +226,36 @@ pub(crate) enum Step {
     Panics,
     /// Never returns.
     Hangs,
+    /// Blocks its thread until the gate opens.
+    BlocksThread(Gate),
     /// Reports these outcomes; then succeeds, or fails retriably.
     Reports(Vec<(i64, Outcome)>, bool),
+}
+
+/// Blocks threads until it is opened, or its keeper is gone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+/// Opens a gate at the latest when a test ends, however it ends.
+#[derive(Debug, Default)]
+pub(crate) struct Keeper(pub(crate) Gate);
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
+impl Gate {
+    pub(crate) fn open(&self) {
+        *self.0.0.lock().unwrap() = true;
+        self.0.1.notify_all();
+    }
+
+    fn pass(&self) {
+        let is_open = self.0.0.lock().unwrap();
+        drop(self.0.1.wait_while(is_open, |is_open| !*is_open).unwrap());
+    }
 }
 
 /// What a scripted sink was asked to do.
@@ -314,6 +342,10 @@ async fn play(step: Option<Step>, outcomes: Option<&OutcomeSender>) -> Result<()
         Step::Fatal => Err(PutError::fatal("the table is gone")),
         Step::Panics => panic!("a bug in the sink"),
         Step::Hangs => std::future::pending().await,
+        Step::BlocksThread(gate) => {
+            gate.pass();
+            Ok(())
+        }
         Step::Reports(list, fine) => {
             for (offset, outcome) in list {
                 outcomes.unwrap().report(offset, outcome);

@@ -10,14 +10,16 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::call::{Ended, call, stopped};
 use super::flight::{Flight, Run, Trouble};
 use super::{ShareSinkTask, TaskFailure};
 use crate::error::{PutError, chain};
 use crate::outcome::Outcomes;
-use crate::policy::{Decision, FailReason, LockLeft, Situation, Tried, decide, is_last_delivery};
+use crate::policy::{
+    Decision, FailReason, LockLeft, RESERVE_MIN, Situation, Tried, decide, is_last_delivery,
+};
 use crate::source::{RecordSource, Settle, SourceBatch};
 
 /// How a round ended.
@@ -95,7 +97,7 @@ impl<S: RecordSource> ShareSinkTask<S> {
                 }
                 continue;
             }
-            if let Some(trouble) = self.put(flight).await? {
+            if let Some(trouble) = self.put(flights, index - 1).await? {
                 return Ok(Some(trouble));
             }
             let held: usize = flights.iter().map(Flight::unsettled).sum();
@@ -116,7 +118,14 @@ impl<S: RecordSource> ShareSinkTask<S> {
     }
 
     /// Puts the rest of a flight once, and notes what became of it.
-    async fn put(&mut self, flight: &mut Flight<S::Batch>) -> Result<Option<Trouble>, TaskFailure> {
+    async fn put(
+        &mut self,
+        flights: &mut [Flight<S::Batch>],
+        index: usize,
+    ) -> Result<Option<Trouble>, TaskFailure> {
+        let Some(flight) = flights.get(index) else {
+            return Ok(None);
+        };
         let batch = flight.remaining();
         let described = batch.describe();
         let records = batch.len();
@@ -130,13 +139,13 @@ impl<S: RecordSource> ShareSinkTask<S> {
             shared,
             ..
         } = self;
-        let ended = call(
+        let put = call(
             || task.put(batch, &sender),
             control,
             PUT_RESERVE,
             || shared.publish(source.snapshot()),
-        )
-        .await;
+        );
+        let ended = before_locks_end(flights, PUT_LOCK_RESERVE, put).await;
         let time = started.elapsed();
         self.put_time = self.put_time.mul_f64(0.95).max(time);
         self.shared.metrics.put_ended(records, time);
@@ -148,7 +157,7 @@ impl<S: RecordSource> ShareSinkTask<S> {
                 (tried, Some(trouble))
             }
             Ended::CutOff => {
-                let text = format!("put of {described} did not end within the time for stopping");
+                let text = format!("put of {described} {CUT_OFF}");
                 (Tried::Unknown, Some(Trouble { text, after: None }))
             }
             Ended::Panicked(text) => {
@@ -158,7 +167,10 @@ impl<S: RecordSource> ShareSinkTask<S> {
                 )));
             }
         };
-        let by_record = flight.note_put(whole, outcomes.take());
+        let by_record = match flights.get_mut(index) {
+            Some(flight) => flight.note_put(whole, outcomes.take()),
+            None => None,
+        };
         if by_record.is_some() && trouble.is_none() {
             self.shared.metrics.put_failed();
         }
@@ -182,13 +194,13 @@ impl<S: RecordSource> ShareSinkTask<S> {
             shared,
             ..
         } = self;
-        let ended = call(
+        let flush = call(
             || task.flush(),
             control,
             FLUSH_RESERVE,
             || shared.publish(source.snapshot()),
-        )
-        .await;
+        );
+        let ended = before_locks_end(flights, FLUSH_LOCK_RESERVE, flush).await;
         self.put_time = self.put_time.max(started.elapsed());
         let (tried, failed) = match ended {
             Ended::Returned(Ok(())) => return Ok(()),
@@ -197,7 +209,7 @@ impl<S: RecordSource> ShareSinkTask<S> {
                 read_error(&error, &what)
             }
             Ended::CutOff => {
-                let text = "flush did not end within the time for stopping".to_owned();
+                let text = format!("flush after {} {CUT_OFF}", describe(flights));
                 (Tried::Unknown, Trouble { text, after: None })
             }
             Ended::Panicked(text) => {
@@ -426,6 +438,39 @@ fn describe<B: SourceBatch>(flights: &[Flight<B>]) -> String {
     format!("{}{and_more}", parts.join(", "))
 }
 
+/// Lets a call end by itself, but cuts it off when of a lock that can't be renewed only `reserve` is
+/// left: what it holds must be given up before another member gets it.
+async fn before_locks_end<B: SourceBatch, E>(
+    flights: &[Flight<B>],
+    reserve: Duration,
+    call: impl Future<Output = Ended<E>>,
+) -> Ended<E> {
+    tokio::select! {
+        biased;
+        ended = call => ended,
+        () = locks_end(flights, reserve) => Ended::CutOff,
+    }
+}
+
+/// Waits until of a lock that can't be renewed only `reserve` is left. Locks may become such, or last
+/// longer, meanwhile.
+async fn locks_end<B: SourceBatch>(flights: &[Flight<B>], reserve: Duration) {
+    loop {
+        let locks = flights.iter().map(|flight| match flight.batch.lock() {
+            LockLeft::Ends(left) => Some(left.saturating_sub(reserve)),
+            LockLeft::Renewable | LockLeft::Lost => None,
+        });
+        match locks.flatten().min() {
+            Some(Duration::ZERO) => return,
+            Some(left) => tokio::select! {
+                () = sleep(left) => {}
+                () = lock_trouble(flights) => {}
+            },
+            None => lock_trouble(flights).await,
+        }
+    }
+}
+
 /// Waits until one of the locks that are renewed is lost or refused renewal.
 async fn lock_trouble<B: SourceBatch>(flights: &[Flight<B>]) {
     let mut troubles: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>> = Vec::new();
@@ -451,5 +496,10 @@ const ROUND_TIME_MAX: Duration = Duration::from_millis(200);
 const PUT_RESERVE: u32 = 2;
 /// Fifths of the budget for stopping that a flush leaves to leaving the group.
 const FLUSH_RESERVE: u32 = 1;
+/// What a put leaves of a lock that can't be renewed: for the flush, and for the acknowledgement to travel.
+const PUT_LOCK_RESERVE: Duration = RESERVE_MIN;
+/// What a flush leaves of such a lock: the acknowledgement has to travel.
+const FLUSH_LOCK_RESERVE: Duration = Duration::from_millis(500);
+const CUT_OFF: &str = "did not end in the time it had";
 /// Longest time between two looks at the source while waiting.
 const PUBLISH_EVERY: Duration = Duration::from_millis(250);

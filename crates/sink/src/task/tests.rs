@@ -379,6 +379,71 @@ async fn a_lock_whose_renewal_is_refused_in_the_middle_of_a_wait_is_noticed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_put_that_hangs_is_cut_off_before_its_lock_ends_and_the_task_fails_naming_it() {
+    let broker = Broker::default();
+    broker.deliver(7..9, 1).end_after(30 * S);
+    broker.deliver(9..12, 1).end_after(30 * S);
+    let started = Instant::now();
+    let running = Running::start(&broker, SinkScript::puts([Step::Fine, Step::Hangs]));
+    let (broker, _, status) = running.ended().await;
+    assert!(started.elapsed() > 28 * S && started.elapsed() < 30 * S);
+    assert_eq!(status.state, TaskState::Failed);
+    let trace = status.trace.unwrap();
+    assert!(
+        trace.contains("orders-3 offsets 9 to 11 could not be written before their lock ends"),
+        "{trace}"
+    );
+    // What was put before is flushed and accepted in time.
+    assert_eq!(broker.accepted(), [7, 8]);
+    assert_eq!(broker.released(), [9, 10, 11]);
+    assert!(broker.seen(|seen| seen.paused && seen.reported.is_empty()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_whose_renewal_is_refused_in_the_middle_of_a_put_is_noticed() {
+    let broker = Broker::default();
+    let lock = broker.deliver(0..2, 1);
+    let running = Running::start(&broker, SinkScript::puts([Step::Hangs]));
+    sleep(1000 * S).await;
+    assert_eq!(running.shared.state(), TaskState::Running);
+    lock.end_after(20 * S);
+    let refused = Instant::now();
+    let (broker, _, status) = running.ended().await;
+    assert!(refused.elapsed() > 18 * S && refused.elapsed() < 20 * S);
+    assert_eq!(status.state, TaskState::Failed);
+    assert_eq!(broker.released(), [0, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flush_that_hangs_is_cut_off_before_the_lock_ends() {
+    let broker = Broker::default();
+    broker.deliver(0..2, 1).end_after(30 * S);
+    let started = Instant::now();
+    let sink = SinkScript::default().flushes([Step::Hangs]);
+    let (broker, _, status) = Running::start(&broker, sink).ended().await;
+    assert!(started.elapsed() > 28 * S && started.elapsed() < 30 * S);
+    let trace = status.trace.unwrap();
+    assert!(trace.contains("orders-3 offsets 0 to 1"), "{trace}");
+    assert_eq!(broker.released(), [0, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_put_may_last_as_long_as_its_lock_is_renewed() {
+    let broker = Broker::default();
+    let lock = broker.deliver(0..2, 1);
+    let running = Running::start(&broker, SinkScript::puts([Step::Slow(100 * S)]));
+    sleep(S).await;
+    // Not renewable for a while, then renewed after all.
+    lock.end_after(30 * S);
+    sleep(10 * S).await;
+    lock.end_after(1000 * S);
+    sleep(200 * S).await;
+    let (broker, _, status) = running.stop().await;
+    assert_eq!(broker.accepted(), [0, 1]);
+    assert_eq!(status.state, TaskState::Stopped);
+}
+
+#[tokio::test(start_paused = true)]
 async fn records_on_their_last_delivery_are_named_when_they_are_given_up() {
     let file = std::env::temp_dir().join(format!("sink-loss-{}", std::process::id()));
     let broker = Broker::default();
