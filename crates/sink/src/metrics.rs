@@ -95,7 +95,11 @@ impl Counter {
     }
 
     pub(crate) fn add(&self, count: usize) {
-        self.0.fetch_add(count as u64, Ordering::Relaxed);
+        self.add_wide(count as u64);
+    }
+
+    pub(crate) fn add_wide(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
     }
 
     fn raise(&self, value: u64) {

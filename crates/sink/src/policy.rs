@@ -73,12 +73,8 @@ pub(crate) enum Decision {
     FailTask(FailReason),
     /// It was written but can't be accepted any more: it will be delivered again.
     ReportDuplicate,
-    /// Its lock is gone and it isn't written: drop it, others have it. On its last delivery it has
-    /// to be named first.
-    Forget {
-        /// Whether this was the last allowed delivery.
-        named: bool,
-    },
+    /// Its lock is gone and it isn't written: drop it, others have it.
+    Forget,
 }
 
 /// Why a record fails its task.
@@ -100,7 +96,7 @@ pub(crate) fn decide(situation: &Situation) -> Decision {
         (Tried::Written, _) => Decision::Accept,
         (Tried::Refused, _) => Decision::FailTask(FailReason::Refused),
         (Tried::Fatal, _) => Decision::FailTask(FailReason::Fatal),
-        (Tried::Later | Tried::Unknown, LockLeft::Lost) => Decision::Forget { named },
+        (Tried::Later | Tried::Unknown, LockLeft::Lost) => Decision::Forget,
         (Tried::Later | Tried::Unknown, _) if situation.stopping => Decision::Release { named },
         (Tried::Later | Tried::Unknown, lock) => retry(situation, lock),
     }
@@ -226,9 +222,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_up_on_its_last_delivery_is_named() {
+    fn what_is_released_on_its_last_delivery_is_named() {
         all(|situation, decision| {
-            if let Decision::Release { named } | Decision::Forget { named } = decision {
+            if let Decision::Release { named } = decision {
                 assert_eq!(named, situation.delivery_count >= 5, "{situation:?}");
             }
         });
@@ -288,7 +284,7 @@ mod tests {
                 match situation.tried {
                     Tried::Written => assert_eq!(decision, Decision::ReportDuplicate),
                     Tried::Later | Tried::Unknown => {
-                        assert!(matches!(decision, Decision::Forget { .. }));
+                        assert_eq!(decision, Decision::Forget);
                     }
                     Tried::Refused | Tried::Fatal => {}
                 }

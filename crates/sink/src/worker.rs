@@ -281,6 +281,8 @@ pub(crate) struct TaskPlace<'a> {
     pub(crate) index: u32,
     /// Deliveries the group allows.
     pub(crate) delivery_count_limit: i16,
+    /// Where what becomes of its records is counted.
+    pub(crate) shared: &'a Arc<TaskShared>,
 }
 
 /// Everything one task is made from.
@@ -444,6 +446,7 @@ async fn join<C: Cluster>(
         name,
         index: setup.shared.index,
         delivery_count_limit: prepared.delivery_count_limit,
+        shared: &setup.shared,
     };
     let source = setup.cluster.open(config, place).await?;
     setup.shared.set_note(None);

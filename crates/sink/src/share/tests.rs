@@ -1,5 +1,7 @@
 //! Tasks over real consumers, against the model of a cluster in memory.
 
+use std::path::Path;
+
 use sharegroup_testkit::memory::MemoryCluster;
 use sharegroup_testkit::model::{Place, Slot};
 use tokio::time::sleep;
@@ -19,7 +21,7 @@ struct Model {
 }
 
 impl Cluster for Model {
-    type Source = ShareConsumer;
+    type Source = ShareSource;
 
     async fn prepare(&self, _: &ConsumerSettings) -> Result<Prepared, String> {
         let delivery_count_limit = self.delivery_count_limit;
@@ -32,7 +34,7 @@ impl Cluster for Model {
         &self,
         connector: &ConnectorConfig,
         task: TaskPlace<'_>,
-    ) -> Result<ShareConsumer, String> {
+    ) -> Result<ShareSource, String> {
         self.kafka.open(connector, task).await
     }
 }
@@ -50,20 +52,29 @@ fn cluster(lock: Duration, records: usize) -> (MemoryCluster, Place) {
     (cluster, place)
 }
 
+fn model() -> Model {
+    Model {
+        kafka: KafkaCluster {
+            startup_timeout: 10 * S,
+        },
+        delivery_count_limit: 2,
+    }
+}
+
 /// One task with a scripted sink.
-fn start(cluster: &MemoryCluster, sink: &SinkScript) -> Worker {
+fn start_on(
+    model: Model,
+    cluster: &MemoryCluster,
+    sink: &SinkScript,
+    loss_file: Option<&Path>,
+) -> Worker {
     let mut loaded: Loaded = load(ScriptedConnector(vec![sink.clone()]), "tasks.max=1\n");
     for connector in &mut loaded.connectors {
         let client = &mut connector.consumer.client;
         client.bootstrap_servers = vec![cluster.bootstrap_servers().parse().unwrap()];
         client.connector = cluster.connector();
+        connector.consumer.loss_file = loss_file.map(Path::to_owned);
     }
-    let model = Model {
-        kafka: KafkaCluster {
-            startup_timeout: 10 * S,
-        },
-        delivery_count_limit: 2,
-    };
     Worker::start_on(Arc::new(model), &loaded.worker, loaded.connectors)
 }
 
@@ -92,7 +103,7 @@ async fn a_put_that_blocks_its_thread_costs_each_record_one_delivery() {
     cluster.model(|model| model.settings.renew_enabled = false);
     let keeper = Keeper::default();
     let sink = SinkScript::puts([Step::BlocksThread(keeper.0.clone())]);
-    let worker = start(&cluster, &sink);
+    let worker = start_on(model(), &cluster, &sink, None);
     until("a put", || !sink.put_offsets().is_empty()).await;
     until("the end of the locks", || {
         count(&cluster, place, |slot| *slot == Slot::Available) == 20
@@ -118,4 +129,47 @@ async fn a_put_that_blocks_its_thread_costs_each_record_one_delivery() {
     assert!(status.totals().duplicates_expected > 0);
     worker.stop(5 * S).await;
     cluster.model(|model| assert_eq!(model.history().illegal, Vec::<String>::new()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn what_is_lost_on_its_last_delivery_is_named_though_the_task_is_stuck() {
+    let (cluster, place) = cluster(400 * MS, 20);
+    cluster.model(|model| {
+        model.settings.renew_enabled = false;
+        model.settings.delivery_count_limit = 1;
+    });
+    let file = std::env::temp_dir().join(format!("share-loss-{}", std::process::id()));
+    let keeper = Keeper::default();
+    let sink = SinkScript::puts([Step::BlocksThread(keeper.0.clone())]);
+    let mut model = model();
+    model.delivery_count_limit = 1;
+    let worker = start_on(model, &cluster, &sink, Some(&file));
+    until("the end of the locks", || {
+        let archived = |slot: &Slot| matches!(slot, Slot::Archived { .. });
+        count(&cluster, place, archived) == 20
+    })
+    .await;
+    until("the names", || worker.status().totals().named_as_lost == 20).await;
+    keeper.0.open();
+    worker.stop(5 * S).await;
+    let lines = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let mut named: Vec<i64> = lines
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .map(|line| line["offset"].as_i64().unwrap())
+        .collect();
+    named.sort_unstable();
+    assert_eq!(named, (0..20).collect::<Vec<_>>());
+}
+
+#[test]
+fn ranges_are_listed_without_end_only_in_number() {
+    assert_eq!(
+        list(&[(0, 4), (5, 5), (9, i64::MAX)]),
+        format!("0-5, 9-{}", i64::MAX)
+    );
+    let many: Vec<_> = (0..100).map(|n| (3 * n, 3 * n)).collect();
+    let text = list(&many);
+    assert!(text.ends_with("57-57 and 80 ranges more"), "{text}");
 }

@@ -260,7 +260,7 @@ impl<S: RecordSource> ShareSinkTask<S> {
                 match decide(&situation) {
                     Decision::Accept => self.accept(flight, &run),
                     Decision::ReportDuplicate => self.report_duplicate(flight, &run),
-                    Decision::Forget { .. } => self.forget(flight, &run),
+                    Decision::Forget => self.forget(flight, &run),
                     Decision::Release { .. } => {
                         judged.gave_up = true;
                         self.release(flight, &run, "the task stopped before a retry");
@@ -330,17 +330,13 @@ impl<S: RecordSource> ShareSinkTask<S> {
         flight.settle(run, Settle::Accept);
     }
 
-    /// Gives up records whose lock is lost: others get them, if any delivery is left.
+    /// Gives up records whose lock is lost: others get them, if any delivery is left. The source names
+    /// those on their last.
     fn forget(&self, flight: &Flight<S::Batch>, run: &Run) {
         tracing::warn!(
             task = self.settings.name,
             records = %flight.records_of(run).describe(),
             "Records lost their lock before they were written: they will be delivered again."
-        );
-        self.name_last_deliveries(
-            flight,
-            run,
-            "the lock was lost before the record was written",
         );
     }
 
