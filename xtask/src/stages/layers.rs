@@ -32,6 +32,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["wire", "session", "consumer", "sink", "connectors"],
     ),
     ("sharegroup-launcher", &[]),
+    ("sharegroup-broker", &["wire"]),
     (
         "sharegroup-testkit",
         &["wire", "session", "consumer", "sink", "launcher"],

@@ -1,0 +1,3 @@
+//! A small Kafka broker with share groups.
+
+pub mod model;

@@ -1,0 +1,3 @@
+//! The broker's brain.
+
+pub mod share_partition;
