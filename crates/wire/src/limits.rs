@@ -34,3 +34,6 @@ pub const SCRAM_ITERATIONS_MAX: u32 = 131_072;
 
 /// Largest token file that is read, in bytes: 64 KiB.
 pub const TOKEN_FILE_BYTES_MAX: u64 = 64 * 1024;
+
+/// Most addresses of one host name that are tried.
+pub const DNS_ANSWERS_MAX: usize = 64;

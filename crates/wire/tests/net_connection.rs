@@ -697,3 +697,53 @@ async fn client_id_travels_in_the_header() {
     connection.unwrap();
     assert_eq!(header.client_id.as_deref(), Some("orders-1"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_closes_itself_and_one_that_waits_does_not() {
+    let idle_max = Some(20 * SECOND);
+    let (connection, mut peer) = connected_with(ConnectionOptions {
+        idle_max,
+        ..Default::default()
+    })
+    .await;
+    // Each answer starts the time anew.
+    for _ in 0..3 {
+        let request = heartbeat("m");
+        let (outcome, ()) = tokio::join!(connection.call(&request), async {
+            let asked = peer.asked().await;
+            tokio::time::sleep(25 * SECOND).await;
+            peer.answer::<ShareGroupHeartbeatRequest>(&asked, &beaten("m"))
+                .await;
+        });
+        outcome.unwrap();
+        tokio::time::sleep(15 * SECOND).await;
+        assert!(!connection.is_closed());
+    }
+    let waited = Instant::now();
+    let reason = connection.closed().await;
+    assert_eq!(reason, CloseReason::Idle { after: 20 * SECOND });
+    assert!(reason.is_retriable());
+    assert_eq!(waited.elapsed(), 5 * SECOND);
+    let error = connection.call(&heartbeat("m")).await.unwrap_err();
+    assert!(!error.may_have_arrived(), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_meets_a_closed_stream_is_known_as_not_sent() {
+    let (connection, peer) = connected().await;
+    // The end has come, but nobody has looked at it yet: a broker's close of an idle connection.
+    drop(peer);
+    assert!(!connection.is_closed());
+    let error = connection.call(&heartbeat("m")).await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            CallError::NotConnected {
+                reason: CloseReason::ByPeer,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+    assert!(!error.may_have_arrived() && error.is_retriable());
+}

@@ -64,3 +64,22 @@ async fn a_host_name_that_does_not_resolve_says_so() {
     .unwrap_err();
     assert!(error.to_string().contains("host name"), "{error}");
 }
+
+#[tokio::test]
+async fn a_list_with_ipv6_addresses_is_connected_to() {
+    let list = Address::parse_list("[2001:db8::1]:9092,[::1]:9093,localhost:9094").unwrap();
+    assert_eq!(list[0], Address::new("2001:db8::1", 9092));
+    // Where the machine has IPv6.
+    let Ok(listener) = TcpListener::bind("[::1]:0").await else {
+        eprintln!("SKIPPED: no IPv6 on this machine");
+        return;
+    };
+    let port = listener.local_addr().unwrap().port();
+    let address: Address = format!("[::1]:{port}").parse().unwrap();
+    let (stream, accepted) = tokio::join!(
+        async { TcpConnector::default().connect(&address).await },
+        async { listener.accept().await }
+    );
+    stream.unwrap();
+    assert!(accepted.unwrap().1.is_ipv6());
+}

@@ -34,6 +34,10 @@ pub struct ConnectionOptions {
     pub setup_timeout: Duration,
     /// Requests that may wait for an answer. Default [`IN_FLIGHT_REQUESTS_MAX`], at least 1.
     pub in_flight_max: usize,
+    /// Time without a request after which the connection closes itself
+    /// (`connections.max.idle.ms`); SASL's own requests don't count. Below the broker's, so that no
+    /// request meets a connection that the broker is closing. Default never.
+    pub idle_max: Option<Duration>,
     /// Largest answer in bytes. Default [`FRAME_BYTES_MAX`].
     pub frame_bytes_max: usize,
     /// Name of the software, for the broker's metrics (KIP-511).
@@ -52,6 +56,7 @@ impl Default for ConnectionOptions {
             request_timeout: Duration::from_secs(30),
             setup_timeout: Duration::from_secs(10),
             in_flight_max: IN_FLIGHT_REQUESTS_MAX,
+            idle_max: None,
             frame_bytes_max: FRAME_BYTES_MAX,
             software_name: "sharegroup".to_owned(),
             software_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -119,8 +124,8 @@ impl Connection {
             frames,
             shared: Arc::clone(&shared),
         };
-        let frame_bytes_max = options.frame_bytes_max;
-        tokio::spawn(async move { run(stream, queue, &shared, frame_bytes_max).await });
+        let (frame_bytes_max, idle_max) = (options.frame_bytes_max, options.idle_max);
+        tokio::spawn(async move { run(stream, queue, &shared, frame_bytes_max, idle_max).await });
         let negotiated =
             timeout_at(started + options.setup_timeout, negotiate(&link, options)).await;
         let versions = negotiated.map_err(|_| ConnectError::Timeout {
@@ -427,6 +432,7 @@ impl Link {
                 api,
                 after: timeout,
             }),
+            Ok(Outcome::NotSent(reason)) => Err(self.not_connected(api, reason)),
             Ok(Outcome::Lost(reason)) => Err(CallError::ConnectionLost {
                 address: address(),
                 api,

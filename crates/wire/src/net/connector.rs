@@ -3,12 +3,16 @@
 use std::fmt::Debug;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 
+use crate::limits::DNS_ANSWERS_MAX;
 use crate::net::address::Address;
 
 /// A byte stream in both directions.
@@ -28,19 +32,22 @@ pub trait Connector: Debug + Send + Sync {
     fn connect<'a>(&'a self, address: &'a Address) -> ConnectFuture<'a>;
 }
 
-/// Plain TCP. Tries the addresses of a host name one after the other and turns Nagle's algorithm
-/// off: a share session waits for each answer, so a delayed small write is pure latency.
+/// Plain TCP, with Nagle's algorithm off: a share session waits for each answer, so a delayed small
+/// write is pure latency.
+///
+/// The host name is looked up at each connection, and all of its addresses are tried in turn
+/// (`client.dns.lookup=use_all_dns_ips`): the next one as soon as one fails, or beside it after a
+/// head start (RFC 8305), so that dead addresses don't use up the setup time.
 #[derive(Debug, Clone, Copy)]
 pub struct TcpConnector {
-    /// Longest wait for one resolved address while others are left, so that one dead address
-    /// doesn't use up the whole setup time. Default 3 s.
-    pub address_timeout: Duration,
+    /// How long an address is tried before the next one is tried beside it. Default 250 ms.
+    pub head_start: Duration,
 }
 
 impl Default for TcpConnector {
     fn default() -> Self {
         Self {
-            address_timeout: Duration::from_secs(3),
+            head_start: Duration::from_millis(250),
         }
     }
 }
@@ -48,40 +55,115 @@ impl Default for TcpConnector {
 impl Connector for TcpConnector {
     fn connect<'a>(&'a self, address: &'a Address) -> ConnectFuture<'a> {
         Box::pin(async move {
-            let resolved: Vec<_> = lookup_host((address.host.as_str(), address.port))
+            let resolved = lookup_host((address.host.as_str(), address.port))
                 .await
                 .map_err(|error| {
                     io::Error::new(error.kind(), format!("host name not resolved: {error}"))
                 })?
+                .take(DNS_ANSWERS_MAX)
                 .collect();
-            let mut failure =
-                io::Error::new(io::ErrorKind::NotFound, "the host name has no addresses");
-            let count = resolved.len();
-            for (index, socket_address) in resolved.into_iter().enumerate() {
-                let connect = TcpStream::connect(socket_address);
-                let outcome = if index + 1 < count {
-                    tokio::time::timeout(self.address_timeout, connect)
-                        .await
-                        .unwrap_or_else(|_| {
-                            Err(io::Error::new(
-                                io::ErrorKind::TimedOut,
-                                format!("no answer within {:?}", self.address_timeout),
-                            ))
-                        })
-                } else {
-                    connect.await
-                };
-                match outcome {
-                    Ok(stream) => {
-                        stream.set_nodelay(true)?;
-                        return Ok(Box::new(stream) as BoxStream);
-                    }
-                    Err(error) => {
-                        failure = io::Error::new(error.kind(), format!("{socket_address}: {error}"))
-                    }
-                }
-            }
-            Err(failure)
+            let stream = first_of(resolved, self.head_start, TcpStream::connect).await?;
+            stream.set_nodelay(true)?;
+            Ok(Box::new(stream) as BoxStream)
         })
+    }
+}
+
+/// The first stream that opens; the last failure where none does.
+async fn first_of<S, F>(
+    addresses: Vec<SocketAddr>,
+    head_start: Duration,
+    connect: impl Fn(SocketAddr) -> F,
+) -> io::Result<S>
+where
+    S: Send + 'static,
+    F: Future<Output = io::Result<S>> + Send + 'static,
+{
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host name has no addresses");
+    let mut addresses = addresses.into_iter();
+    let mut trying = JoinSet::new();
+    loop {
+        if let Some(address) = addresses.next() {
+            let connecting = connect(address);
+            trying.spawn(async move {
+                let named =
+                    |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
+                connecting.await.map_err(named)
+            });
+        } else if trying.is_empty() {
+            return Err(failure);
+        }
+        tokio::select! {
+            Some(tried) = trying.join_next() => match tried {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) => failure = error,
+                Err(error) => failure = io::Error::other(error),
+            },
+            () = sleep(head_start), if addresses.len() > 0 => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    fn addresses(count: u16) -> Vec<SocketAddr> {
+        (1..=count)
+            .map(|port| SocketAddr::from(([127, 0, 0, 1], port)))
+            .collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn dead_addresses_delay_by_their_head_starts_only() {
+        let started = Instant::now();
+        let stream = first_of(
+            addresses(20),
+            Duration::from_millis(250),
+            |address| async move {
+                match address.port() {
+                    20 => Ok(20),
+                    _ => std::future::pending().await,
+                }
+            },
+        );
+        assert_eq!(stream.await.unwrap(), 20);
+        assert_eq!(started.elapsed(), Duration::from_millis(19 * 250));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_address_is_followed_by_the_next_at_once_and_in_turn() {
+        let started = Instant::now();
+        let tried = Mutex::new(Vec::new());
+        let error = first_of(addresses(3), Duration::from_secs(1), |address| {
+            tried.lock().unwrap().push(address.port());
+            async { Err::<(), _>(io::ErrorKind::ConnectionRefused.into()) }
+        });
+        let error = error.await.unwrap_err();
+        assert!(error.to_string().contains("127.0.0.1:3"), "{error}");
+        assert_eq!(*tried.lock().unwrap(), [1, 2, 3]);
+        assert_eq!(started.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_address_still_wins_when_those_behind_it_fail() {
+        let stream = first_of(
+            addresses(2),
+            Duration::from_millis(250),
+            |address| async move {
+                match address.port() {
+                    1 => {
+                        sleep(Duration::from_secs(2)).await;
+                        Ok(1)
+                    }
+                    _ => Err(io::ErrorKind::ConnectionRefused.into()),
+                }
+            },
+        );
+        assert_eq!(stream.await.unwrap(), 1);
     }
 }

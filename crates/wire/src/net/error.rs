@@ -295,6 +295,13 @@ pub enum CloseReason {
     /// or the runtime was dropped.
     #[error("closed on this side")]
     ByUs,
+    /// Closed on this side, since nothing was asked for so long
+    /// ([`ConnectionOptions::idle_max`](crate::net::ConnectionOptions::idle_max)).
+    #[error("closed on this side after {after:?} without a request")]
+    Idle {
+        /// The time allowed.
+        after: Duration,
+    },
     /// The broker closed it between two frames.
     #[error("closed by the broker")]
     ByPeer,
@@ -369,6 +376,7 @@ impl CloseReason {
             Self::Tls(error) => error.is_retriable(),
             Self::Authentication(error) => error.is_retriable(),
             Self::ByUs
+            | Self::Idle { .. }
             | Self::ByPeer
             | Self::ByPeerInsideFrame { .. }
             | Self::Io { .. }

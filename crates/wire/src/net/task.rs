@@ -25,9 +25,11 @@ pub(super) struct Shared {
     closed: watch::Sender<Option<CloseReason>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     correlation_id: i32,
+    /// The last answer to a request other than SASL's; at first the start.
+    used_at: Instant,
     /// Requests without an answer, in the order in which they are written.
     waiting: VecDeque<Waiting>,
 }
@@ -39,8 +41,11 @@ struct Waiting {
     api: &'static str,
     timeout: Duration,
     deadline: Instant,
+    /// Whether its writing has begun.
+    is_sent: bool,
     answer: oneshot::Sender<Outcome>,
-    _place: Option<OwnedSemaphorePermit>,
+    /// `None` for a request of SASL.
+    place: Option<OwnedSemaphorePermit>,
 }
 
 /// What a call gets.
@@ -50,6 +55,8 @@ pub(super) enum Outcome {
     Answer(Bytes),
     /// The request's own deadline passed.
     Timeout,
+    /// The connection ended before the request was written.
+    NotSent(CloseReason),
     /// The connection ended.
     Lost(CloseReason),
 }
@@ -67,7 +74,11 @@ pub(super) struct Submission {
 impl Shared {
     pub(super) fn new() -> Self {
         Self {
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                correlation_id: 0,
+                used_at: Instant::now(),
+                waiting: VecDeque::new(),
+            }),
             deadline_added: Notify::new(),
             closed: watch::Sender::new(None),
         }
@@ -113,8 +124,9 @@ impl Shared {
             api,
             timeout,
             deadline,
+            is_sent: false,
             answer,
-            _place: place,
+            place,
         });
         drop(state);
         if is_earliest {
@@ -154,11 +166,21 @@ impl Shared {
                 matches!(reason, CloseReason::Timeout { .. }) && request.deadline <= now;
             let outcome = if own_deadline {
                 Outcome::Timeout
+            } else if !request.is_sent {
+                Outcome::NotSent(reason.clone())
             } else {
                 Outcome::Lost(reason.clone())
             };
             // A caller that gave up doesn't listen any more.
             drop(request.answer.send(outcome));
+        }
+    }
+
+    /// The writing of the next frame begins. Frames are queued in the order of their requests.
+    fn sending(&self) {
+        let mut state = self.state();
+        if let Some(next) = state.waiting.iter_mut().find(|waiting| !waiting.is_sent) {
+            next.is_sent = true;
         }
     }
 
@@ -174,12 +196,23 @@ impl Shared {
             });
         }
         let request = state.waiting.pop_front();
+        if request
+            .as_ref()
+            .is_some_and(|request| request.place.is_some())
+        {
+            state.used_at = Instant::now();
+        }
         drop(state);
         if let Some(request) = request {
             // The late answer of a call that was dropped is dropped.
             drop(request.answer.send(Outcome::Answer(frame)));
         }
         Ok(())
+    }
+
+    /// The last answer, or the start.
+    fn used_at(&self) -> Instant {
+        self.state().used_at
     }
 
     /// The waiting request whose deadline is the earliest.
@@ -208,6 +241,7 @@ pub(super) async fn run(
     frames: mpsc::Receiver<Bytes>,
     shared: &Shared,
     frame_bytes_max: usize,
+    idle_max: Option<Duration>,
 ) {
     let guard = CloseOnDrop(shared);
     let (reader, writer) = tokio::io::split(stream);
@@ -216,8 +250,8 @@ pub(super) async fn run(
         biased;
         reason = shared.closed() => reason,
         reason = read_answers(reader, shared, frame_bytes_max) => reason,
-        reason = write_frames(writer, frames) => reason,
-        reason = watch_deadlines(shared) => reason,
+        reason = write_frames(writer, frames, shared) => reason,
+        reason = watch_deadlines(shared, idle_max) => reason,
     };
     shared.close(reason);
     drop(guard);
@@ -226,8 +260,10 @@ pub(super) async fn run(
 async fn write_frames(
     mut writer: impl AsyncWrite + Unpin,
     mut frames: mpsc::Receiver<Bytes>,
+    shared: &Shared,
 ) -> CloseReason {
     while let Some(frame) = frames.recv().await {
+        shared.sending();
         let written = async {
             writer.write_all(&frame).await?;
             writer.flush().await
@@ -245,9 +281,11 @@ async fn read_answers(
     shared: &Shared,
     frame_bytes_max: usize,
 ) -> CloseReason {
+    let mut trusted = FRAME_BYTES_TRUSTED;
     loop {
         let answered = async {
-            let frame = read_frame(&mut reader, frame_bytes_max).await?;
+            let frame = read_frame(&mut reader, frame_bytes_max, trusted).await?;
+            trusted = trusted.max(frame.len());
             shared.answer(frame)
         };
         if let Err(reason) = answered.await {
@@ -256,10 +294,21 @@ async fn read_answers(
     }
 }
 
-async fn watch_deadlines(shared: &Shared) -> CloseReason {
+async fn watch_deadlines(shared: &Shared, idle_max: Option<Duration>) -> CloseReason {
     loop {
         let Some((deadline, api, timeout)) = shared.earliest() else {
-            shared.deadline_added.notified().await;
+            let Some(after) = idle_max else {
+                shared.deadline_added.notified().await;
+                continue;
+            };
+            let idle_until = shared.used_at() + after;
+            if idle_until <= Instant::now() {
+                return CloseReason::Idle { after };
+            }
+            tokio::select! {
+                () = sleep_until(idle_until) => {}
+                () = shared.deadline_added.notified() => {}
+            }
             continue;
         };
         if deadline <= Instant::now() {
@@ -277,9 +326,13 @@ async fn watch_deadlines(shared: &Shared) -> CloseReason {
 
 /// Reads one frame into a buffer of its own, so that records are slices of what the socket filled
 /// and a frame that is kept pins no other.
+///
+/// Up to `trusted` bytes, as much as the peer has sent in one frame before, the buffer has its full
+/// size at once, and no byte is moved after it was read. A larger frame's buffer grows.
 async fn read_frame(
     reader: &mut (impl AsyncRead + Unpin),
     frame_bytes_max: usize,
+    trusted: usize,
 ) -> Result<Bytes, CloseReason> {
     let mut size = [0_u8; 4];
     let mut filled = 0;
@@ -295,7 +348,7 @@ async fn read_frame(
         }
     }
     let size = frame_size(size, frame_bytes_max)?;
-    let mut frame = BytesMut::with_capacity(size.min(FRAME_BYTES_TRUSTED));
+    let mut frame = BytesMut::with_capacity(size.min(trusted));
     while frame.len() < size {
         let missing = size - frame.len();
         if frame.len() == frame.capacity() {
@@ -324,5 +377,63 @@ fn frame_size(bytes: [u8; 4], frame_bytes_max: usize) -> Result<usize, CloseReas
         })),
         Ok(size) if size >= size_of::<i32>() => Ok(size),
         _ => Err(CloseReason::FrameSize { size }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use tokio::io::ReadBuf;
+
+    use super::*;
+
+    const FRAME_BYTES: usize = 4 * 1024 * 1024;
+
+    /// Sends frames of one size in pieces, and notes how much room each read has.
+    #[derive(Default)]
+    struct Source {
+        sent: usize,
+        rooms: Vec<usize>,
+    }
+
+    impl AsyncRead for Source {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            self.rooms.push(buffer.remaining());
+            let bytes = if self.sent == 0 {
+                (FRAME_BYTES as u32).to_be_bytes().to_vec()
+            } else {
+                vec![7; buffer.remaining().min(100_000)]
+            };
+            self.sent = (self.sent + bytes.len()) % (FRAME_BYTES + 4);
+            buffer.put_slice(&bytes);
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_frame_of_a_size_seen_before_is_read_where_it_stays() {
+        let mut source = Source::default();
+        let max = FRAME_BYTES;
+        let frame = read_frame(&mut source, max, FRAME_BYTES_TRUSTED).await;
+        assert_eq!(frame.unwrap().len(), FRAME_BYTES);
+        assert_eq!(source.rooms.get(1), Some(&FRAME_BYTES_TRUSTED));
+        source.rooms.clear();
+        let frame = read_frame(&mut source, max, FRAME_BYTES).await.unwrap();
+        assert_eq!(frame.len(), FRAME_BYTES);
+        // One buffer from the first byte on: what is left of it is what is missing of the frame.
+        let missing = (0..).map(|reads| FRAME_BYTES - reads * 100_000);
+        assert!(
+            source.rooms[1..]
+                .iter()
+                .copied()
+                .eq(missing.take(source.rooms.len() - 1))
+        );
     }
 }
