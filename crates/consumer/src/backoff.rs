@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Pauses that double from try to try, up to a maximum, spread by ±20 % as Kafka's clients do, so
+/// Pauses that double from try to try, up to a maximum (or the first, where that is longer), spread by ±20 % as Kafka's clients do, so
 /// that many clients don't come back at the same instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Backoff {
@@ -16,7 +16,10 @@ impl Backoff {
     /// The pause after `failures` failures in a row (1 = the first).
     pub(crate) fn delay(&self, failures: u32, jitter: &Jitter) -> Duration {
         let doublings = failures.saturating_sub(1).min(20);
-        let base = self.first.saturating_mul(1 << doublings).min(self.max);
+        let base = self
+            .first
+            .saturating_mul(1 << doublings)
+            .min(self.max.max(self.first));
         // Never zero, whatever is configured: a failing loop must not spin.
         base.mul_f64(0.8 + 0.4 * jitter.fraction())
             .max(Duration::from_millis(1))
@@ -79,6 +82,16 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_first_pause_above_the_maximum_stays() {
+        let backoff = Backoff {
+            first: Duration::from_secs(60),
+            max: Duration::from_secs(30),
+        };
+        let delay = backoff.delay(5, &Jitter::seeded(7)).as_secs();
+        assert!((48..=72).contains(&delay), "{delay}");
     }
 
     #[test]

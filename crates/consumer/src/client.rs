@@ -42,8 +42,15 @@ pub struct ClientConfig {
     pub reconnect_backoff: Duration,
     /// Longest such pause (`reconnect.backoff.max.ms`). Default 1 s.
     pub reconnect_backoff_max: Duration,
-    /// Time to open a connection (`socket.connection.setup.timeout.ms`). Default 10 s.
+    /// Time to open a connection (`socket.connection.setup.timeout.ms`); it doubles with each failed
+    /// try at a broker. Default 10 s.
     pub connection_setup_timeout: Duration,
+    /// Longest such time (`socket.connection.setup.timeout.max.ms`). Default 30 s.
+    pub connection_setup_timeout_max: Duration,
+    /// Time without a request after which a connection for metadata, coordinators and admin work is
+    /// closed (`connections.max.idle.ms`); `None` = never. Those of share sessions stay open: closing
+    /// one would give back what it holds. Default 9 min.
+    pub connections_max_idle: Option<Duration>,
     /// Age at which metadata is asked for again (`metadata.max.age.ms`). Default 5 min.
     pub metadata_max_age: Duration,
     /// Seed of the spread of pauses. Default random.
@@ -70,6 +77,8 @@ impl ClientConfig {
             reconnect_backoff: Duration::from_millis(50),
             reconnect_backoff_max: Duration::from_secs(1),
             connection_setup_timeout: Duration::from_secs(10),
+            connection_setup_timeout_max: Duration::from_secs(30),
+            connections_max_idle: Some(Duration::from_secs(540)),
             metadata_max_age: Duration::from_secs(300),
             seed: Jitter::random_seed(),
             #[cfg(feature = "tls")]
@@ -95,6 +104,13 @@ impl ClientConfig {
                 self.client_id = Some(value.trim().to_owned()).filter(|id| !id.is_empty());
                 return Ok(true);
             }
+            "connections.max.idle.ms" => {
+                self.connections_max_idle = match value.trim() {
+                    "-1" => None,
+                    _ => Some(milliseconds(key, value)?),
+                };
+                return Ok(true);
+            }
             "request.timeout.ms" => &mut self.request_timeout,
             "default.api.timeout.ms" => &mut self.default_api_timeout,
             "retry.backoff.ms" => &mut self.retry_backoff,
@@ -102,6 +118,7 @@ impl ClientConfig {
             "reconnect.backoff.ms" => &mut self.reconnect_backoff,
             "reconnect.backoff.max.ms" => &mut self.reconnect_backoff_max,
             "socket.connection.setup.timeout.ms" => &mut self.connection_setup_timeout,
+            "socket.connection.setup.timeout.max.ms" => &mut self.connection_setup_timeout_max,
             "metadata.max.age.ms" => &mut self.metadata_max_age,
             _ => return Ok(false),
         };
@@ -176,6 +193,14 @@ impl ClientConfig {
         }
     }
 
+    /// The time to open a connection, as it grows with failures.
+    pub(crate) const fn setup_timeout(&self) -> Backoff {
+        Backoff {
+            first: self.connection_setup_timeout,
+            max: self.connection_setup_timeout_max,
+        }
+    }
+
     pub(crate) const fn reconnect_backoff(&self) -> Backoff {
         Backoff {
             first: self.reconnect_backoff,
@@ -196,6 +221,8 @@ const KEYS: &[&str] = &[
     "reconnect.backoff.ms",
     "reconnect.backoff.max.ms",
     "socket.connection.setup.timeout.ms",
+    "socket.connection.setup.timeout.max.ms",
+    "connections.max.idle.ms",
     "metadata.max.age.ms",
     #[cfg(feature = "tls")]
     "security.protocol",

@@ -319,6 +319,7 @@ impl ShareConsumerBuilder {
     ///
     /// # Errors
     /// [`OpenError::NotJoined`] after [`startup_timeout`](Self::startup_timeout);
+    /// [`OpenError::Refused`], at once, where certificates or credentials are refused;
     /// [`OpenError::Fatal`] where share groups are off or the id belongs to a group of another type;
     /// [`OpenError::Misuse`], [`OpenError::Config`].
     ///
@@ -358,11 +359,11 @@ impl ShareConsumerBuilder {
         };
         let deadline = Instant::now() + self.startup_timeout;
         let observer = self.observer;
+        let cluster = Cluster::new(client);
+        let watched = cluster.clone();
         let start = async move {
             let core = SessionCore::new(session, Instant::now().into_std());
-            Driver::new(core, Cluster::new(client), shared, observer)
-                .run()
-                .await;
+            Driver::new(core, cluster, shared, observer).run().await;
         };
         if self.on_current {
             tokio::spawn(start);
@@ -373,7 +374,18 @@ impl ShareConsumerBuilder {
                 })?
                 .spawn(start);
         }
-        joined(consumer, deadline, self.startup_timeout, group_id, servers).await
+        let joining = joined(
+            consumer,
+            deadline,
+            self.startup_timeout,
+            group_id.clone(),
+            servers,
+        );
+        tokio::select! {
+            biased;
+            joined = joining => joined,
+            source = watched.refusal() => Err(OpenError::Refused { group_id, source }),
+        }
     }
 }
 

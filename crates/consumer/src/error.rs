@@ -160,6 +160,15 @@ pub enum OpenError {
         /// The last failure.
         last: Option<String>,
     },
+    /// No connection, and none however often it is tried: a certificate or credentials that are
+    /// refused, or a peer that is no Kafka broker.
+    #[error("group {group_id} not joined: {source}")]
+    Refused {
+        /// The group.
+        group_id: String,
+        /// Why.
+        source: ConnectError,
+    },
     /// The cluster or the group refuses for good.
     #[error(transparent)]
     Fatal(#[from] FatalError),

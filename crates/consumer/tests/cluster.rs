@@ -12,6 +12,7 @@ use sharegroup_consumer::TopicPartition;
 use sharegroup_consumer::admin::{Admin, AdminError, LogPosition};
 use sharegroup_consumer::client::ClientConfig;
 use sharegroup_consumer::error::ClientError;
+use sharegroup_consumer::{OpenError, ShareConsumer};
 use sharegroup_wire::frame::{RequestHeader, encode_response};
 use sharegroup_wire::message::api_versions::{
     ApiVersion, ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey,
@@ -29,7 +30,8 @@ use sharegroup_wire::message::metadata::{
     MetadataResponseTopic,
 };
 use sharegroup_wire::message::{Message, Request};
-use sharegroup_wire::net::{Address, ConnectFuture, Connector};
+use sharegroup_wire::net::tls::TlsError;
+use sharegroup_wire::net::{Address, ConnectError, ConnectFuture, Connector};
 use sharegroup_wire::primitive::Reader;
 use sharegroup_wire::{BrokerId, ErrorCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
@@ -42,6 +44,12 @@ enum Behaviour {
     Serves,
     /// The port is closed.
     Refuses,
+    /// Nothing comes back, not even a refusal.
+    Vanishes,
+    /// Takes 8 s to accept a connection.
+    Crawls,
+    /// Its certificate is nobody's.
+    Untrusted,
     /// Takes connections and requests and never answers.
     Freezes,
     /// Ends the connection at any request but ApiVersions.
@@ -102,11 +110,15 @@ impl Net {
             .collect()
     }
 
-    fn admin(&self, bootstrap_servers: &str) -> Admin {
+    fn config(&self, bootstrap_servers: &str) -> ClientConfig {
         let mut config = ClientConfig::new(bootstrap_servers).unwrap();
         config.connector = Arc::new(self.clone());
         config.seed = 7;
-        Admin::new(config)
+        config
+    }
+
+    fn admin(&self, bootstrap_servers: &str) -> Admin {
+        Admin::new(self.config(bootstrap_servers))
     }
 
     async fn serve(self, broker: i32, mut stream: DuplexStream) -> io::Result<()> {
@@ -248,6 +260,16 @@ impl Connector for Net {
         if state.behaviours[&broker] == Behaviour::Refuses {
             return Box::pin(async { Err(io::Error::from(io::ErrorKind::ConnectionRefused)) });
         }
+        let delay = match state.behaviours[&broker] {
+            Behaviour::Vanishes => Duration::MAX,
+            Behaviour::Crawls => 8 * SECOND,
+            Behaviour::Untrusted => {
+                let trusted = "ca.pem".to_owned();
+                let error = TlsError::UnknownIssuer { trusted };
+                return Box::pin(async { Err(error.into()) });
+            }
+            _ => Duration::ZERO,
+        };
         let mut cut = state.cuts.entry(broker).or_default().subscribe();
         let (ours, theirs) = tokio::io::duplex(1024 * 1024);
         let net = self.clone();
@@ -257,7 +279,10 @@ impl Connector for Net {
                 changed = cut.changed() => drop(changed),
             }
         });
-        Box::pin(async move { Ok(Box::new(ours) as _) })
+        Box::pin(async move {
+            tokio::time::sleep(delay).await;
+            Ok(Box::new(ours) as _)
+        })
     }
 }
 
@@ -363,6 +388,84 @@ async fn a_lost_connection_is_opened_again() {
     assert_eq!(net.state().connects[&0], 2);
     admin.share_version().await.unwrap();
     assert_eq!(net.state().connects[&0], 2, "and kept while it lives");
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_connections_are_closed_on_this_side_and_opened_again_without_a_pause() {
+    let net = Net::new(&[Behaviour::Serves]);
+    let admin = net.admin("broker-0:9092");
+    admin.share_version().await.unwrap();
+    tokio::time::sleep(539 * SECOND).await;
+    admin.share_version().await.unwrap();
+    assert_eq!(net.state().connects[&0], 1);
+    tokio::time::sleep(541 * SECOND).await;
+    let started = Instant::now();
+    admin.share_version().await.unwrap();
+    assert_eq!(net.state().connects[&0], 2);
+    assert_eq!(started.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_the_broker_closed_for_idleness_costs_no_pause() {
+    let net = Net::new(&[Behaviour::Serves]);
+    let admin = net.admin("broker-0:9092");
+    admin.share_version().await.unwrap();
+    for connects in 2..5 {
+        tokio::time::sleep(60 * SECOND).await;
+        // Nobody runs between the close and the next request.
+        net.cut(0);
+        let started = Instant::now();
+        admin.share_version().await.unwrap();
+        assert_eq!(started.elapsed(), Duration::ZERO);
+        assert!(net.state().connects[&0] <= connects);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_to_connect_grows_with_each_failure() {
+    let net = Net::new(&[Behaviour::Vanishes]);
+    let mut config = net.config("broker-0:9092");
+    config.default_api_timeout = 1000 * SECOND;
+    drop(Admin::new(config).list_topics().await.unwrap_err());
+    let connects = net.state().connects[&0];
+    // 10 s, 20 s, then 30 s each, a fifth up or down. With 10 s each it would be about 90.
+    assert!((28..=44).contains(&connects), "{connects} tries");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_without_the_time_to_connect_leaves_the_connection_to_the_next() {
+    let net = Net::new(&[Behaviour::Crawls]);
+    let mut config = net.config("broker-0:9092");
+    config.default_api_timeout = 5 * SECOND;
+    let admin = Admin::new(config);
+    let started = Instant::now();
+    drop(admin.share_version().await.unwrap_err());
+    assert_eq!(started.elapsed(), 5 * SECOND);
+    assert_eq!(admin.share_version().await, Ok(Some(2)));
+    assert_eq!(started.elapsed(), 8 * SECOND);
+    assert_eq!(net.state().connects[&0], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_certificate_that_is_refused_ends_the_start_of_a_consumer_at_once() {
+    let open = |net: &Net, servers: &str| {
+        let builder = ShareConsumer::builder_with(net.config(servers));
+        let builder = builder.group_id("g").topics(["t"]).driver_on_current();
+        builder.build()
+    };
+    let net = Net::new(&[Behaviour::Untrusted]);
+    let started = Instant::now();
+    let error = open(&net, "broker-0:9092").await.unwrap_err();
+    assert!(started.elapsed() < SECOND);
+    let OpenError::Refused { source, .. } = &error else {
+        panic!("{error:?}");
+    };
+    assert!(matches!(source, ConnectError::Tls { .. }), "{source:?}");
+    assert!(!error.is_retriable() && error.to_string().contains("unknown issuer"));
+    // It is the one broker's certificate: another that may come back is waited for.
+    let net = Net::new(&[Behaviour::Untrusted, Behaviour::Refuses]);
+    let error = open(&net, "broker-0:9092,broker-1:9092").await.unwrap_err();
+    assert!(matches!(error, OpenError::NotJoined { .. }), "{error:?}");
 }
 
 #[tokio::test(start_paused = true)]

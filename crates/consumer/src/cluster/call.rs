@@ -9,7 +9,7 @@ use sharegroup_wire::message::describe_share_group_offsets::DescribeShareGroupOf
 use sharegroup_wire::message::list_groups::ListGroupsResponse;
 use sharegroup_wire::message::share_group_describe::ShareGroupDescribeResponse;
 use sharegroup_wire::message::share_group_heartbeat::ShareGroupHeartbeatResponse;
-use sharegroup_wire::net::{Address, CallError};
+use sharegroup_wire::net::{Address, CallError, ConnectError};
 use sharegroup_wire::{BrokerId, ErrorCode};
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -96,6 +96,7 @@ impl Cluster {
                 _ => Duration::MAX,
             };
             let mut any_may_pass = false;
+            let mut refused = None;
             for address in &candidates {
                 match attempts
                     .try_at(address, patience, self.call_at(address, request))
@@ -112,12 +113,23 @@ impl Cluster {
                     }
                     Err(error) => {
                         any_may_pass |= error.is_retriable();
+                        refused = refused.or_else(|| unauthenticated(&error));
                         attempts.failed(error);
                     }
                 }
             }
+            // Credentials that one broker refuses are the cluster's to refuse; a bad certificate is
+            // that broker's alone.
+            if let Some(error) = refused {
+                self.refused_by(&error);
+                return Err(error.into());
+            }
             if !any_may_pass {
-                return Err(attempts.give_up());
+                let error = attempts.give_up();
+                if let ClientError::Connect(error) = &error {
+                    self.refused_by(error);
+                }
+                return Err(error);
             }
             attempts.pause().await?;
         }
@@ -204,6 +216,18 @@ impl Cluster {
             }
             outcome => Ok(outcome?),
         }
+    }
+}
+
+/// The refusal of our credentials, if it is one.
+fn unauthenticated(error: &ClientError) -> Option<ConnectError> {
+    match error {
+        ClientError::Connect(error @ ConnectError::Authentication { .. })
+            if !error.is_retriable() =>
+        {
+            Some(error.clone())
+        }
+        _ => None,
     }
 }
 

@@ -19,7 +19,8 @@ use sharegroup_wire::message::find_coordinator::{
     FindCoordinatorRequest, FindCoordinatorResponse, KEY_TYPE_GROUP,
 };
 use sharegroup_wire::message::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
-use sharegroup_wire::net::{Address, ConnectError, Connection, ConnectionOptions};
+use sharegroup_wire::net::{Address, CloseReason, ConnectError, Connection, ConnectionOptions};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::backoff::{Backoff, Jitter};
@@ -43,6 +44,8 @@ struct Inner {
     options: ConnectionOptions,
     jitter: Jitter,
     state: Mutex<State>,
+    /// Why no connection will ever be had, once that is certain.
+    refusal: watch::Sender<Option<ConnectError>>,
 }
 
 /// Which topics a metadata request asks for.
@@ -68,6 +71,7 @@ impl Cluster {
                 options,
                 jitter,
                 state: Mutex::default(),
+                refusal: watch::Sender::new(None),
             }),
             deadline: None,
         }
@@ -136,13 +140,33 @@ impl Cluster {
 
     /// Opens a connection that is the caller's alone. A pause after failed tries is kept first.
     /// Takes at most the reconnect pause and the setup time (twice, where the broker must first be
-    /// looked up).
+    /// looked up). The connection stays open when it is idle.
     pub(crate) async fn open_connection(
         &self,
         broker: BrokerId,
     ) -> Result<Connection, ClientError> {
         let address = self.known_address(broker).await?;
-        Ok(self.open(&address).await?)
+        let opened = self.open(&address, None).await;
+        Ok(opened.inspect_err(|error| self.refused_by(error))?)
+    }
+
+    /// Remembers an error that no further try will mend: a certificate or credentials that are refused.
+    fn refused_by(&self, error: &ConnectError) {
+        if !error.is_retriable() {
+            self.inner.refusal.send_replace(Some(error.clone()));
+        }
+    }
+
+    /// Waits until it is certain that there will be no connection, and tells why.
+    pub(crate) async fn refusal(&self) -> ConnectError {
+        let mut refusal = self.inner.refusal.subscribe();
+        loop {
+            if let Some(error) = refusal.borrow_and_update().clone() {
+                return error;
+            }
+            // The sender lives as long as this handle.
+            drop(refusal.changed().await);
+        }
     }
 
     /// A broker's address, looked up where it isn't known.
@@ -155,17 +179,23 @@ impl Cluster {
             .ok_or(ClientError::UnknownBroker { broker })
     }
 
-    async fn open(&self, address: &Address) -> Result<Connection, ConnectError> {
-        let not_before = self
-            .state()
-            .reconnects
-            .get(address)
-            .map(|reconnect| reconnect.not_before);
-        if let Some(not_before) = not_before {
-            sleep_until(not_before).await;
+    async fn open(
+        &self,
+        address: &Address,
+        idle_max: Option<Duration>,
+    ) -> Result<Connection, ConnectError> {
+        let reconnect = self.state().reconnects.get(address).copied();
+        if let Some(reconnect) = reconnect {
+            sleep_until(reconnect.not_before).await;
         }
-        let opened =
-            Connection::open(&*self.inner.config.connector, address, &self.inner.options).await;
+        let failures = reconnect.map_or(0, |reconnect| reconnect.failures);
+        let timeouts = self.inner.config.setup_timeout();
+        let options = ConnectionOptions {
+            setup_timeout: timeouts.delay(failures.saturating_add(1), &self.inner.jitter),
+            idle_max,
+            ..self.inner.options.clone()
+        };
+        let opened = Connection::open(&*self.inner.config.connector, address, &options).await;
         let backoff = self.inner.config.reconnect_backoff();
         let mut state = self.state();
         match &opened {
@@ -189,19 +219,50 @@ impl Cluster {
         });
     }
 
-    /// The connection for cold traffic.
+    /// The connection for cold traffic. It is opened once for all who wait for it, and to the end
+    /// though they stop waiting: a caller may have less time than a connection takes.
     async fn pooled(&self, address: &Address) -> Result<Connection, ConnectError> {
-        if let Some(connection) = self.state().live_connection(address) {
-            return Ok(connection);
-        }
-        let opened = self.open(address).await?;
-        // Somebody else may have opened one meanwhile: then theirs stays and ours is dropped.
+        let mut opening = {
+            let mut state = self.state();
+            if let Some(connection) = state.live_connection(address) {
+                return Ok(connection);
+            }
+            match state.opening.get(address) {
+                Some(opening) => opening.clone(),
+                None => {
+                    let (sender, opening) = watch::channel(None);
+                    state.opening.insert(address.clone(), opening.clone());
+                    tokio::spawn(self.clone().open_pooled(address.clone(), sender));
+                    opening
+                }
+            }
+        };
+        let opened = opening.wait_for(Option::is_some).await;
+        let opened = opened.map(|opened| opened.clone());
+        opened.ok().flatten().unwrap_or_else(|| {
+            self.state().opening.remove(address);
+            Err(ConnectError::Closed {
+                address: address.clone(),
+                reason: CloseReason::ByUs,
+            })
+        })
+    }
+
+    async fn open_pooled(
+        self,
+        address: Address,
+        outcome: watch::Sender<Option<Result<Connection, ConnectError>>>,
+    ) {
+        let opened = self
+            .open(&address, self.inner.config.connections_max_idle)
+            .await;
         let mut state = self.state();
-        if let Some(connection) = state.live_connection(address) {
-            return Ok(connection);
+        state.opening.remove(&address);
+        if let Ok(connection) = &opened {
+            state.pool.insert(address, connection.clone());
         }
-        state.pool.insert(address.clone(), opened.clone());
-        Ok(opened)
+        drop(state);
+        outcome.send_replace(Some(opened));
     }
 
     /// Level of a finalized feature of the cluster now, such as `share.version`; `None` = off.

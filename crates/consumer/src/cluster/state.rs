@@ -4,11 +4,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use sharegroup_wire::BrokerId;
-use sharegroup_wire::net::{Address, Connection};
+use sharegroup_wire::net::{Address, ConnectError, Connection};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// Groups whose coordinator is remembered at the same time.
 const COORDINATORS_MAX: usize = 1024;
+
+/// What a try to connect comes to.
+pub(super) type Opening = watch::Receiver<Option<Result<Connection, ConnectError>>>;
 
 #[derive(Debug, Default)]
 pub(super) struct State {
@@ -16,6 +20,8 @@ pub(super) struct State {
     pub(super) brokers: BTreeMap<BrokerId, Address>,
     /// Connections for cold traffic.
     pub(super) pool: HashMap<Address, Connection>,
+    /// Those that are being opened.
+    pub(super) opening: HashMap<Address, Opening>,
     /// Pauses after failed tries to connect.
     pub(super) reconnects: HashMap<Address, Reconnect>,
     /// Coordinators by group id.
@@ -27,7 +33,7 @@ pub(super) struct State {
 /// Failed tries in a row to connect to one address.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reconnect {
-    failures: u32,
+    pub(super) failures: u32,
     pub(super) not_before: Instant,
 }
 
