@@ -63,7 +63,7 @@ fn numbers(count: u32) -> String {
 }
 
 #[test]
-fn topics_are_created_listed_and_described() {
+fn topics_are_created_listed_described_and_deleted() {
     let Some(kafka) = kafka() else { return };
     let create = ["topics", "create", "--partitions", "3", "--topic", "listed"];
     let created = done(
@@ -84,6 +84,18 @@ fn topics_are_created_listed_and_described() {
     let described = text(&done(kafka, &["topics", "describe", "--topic", "listed"]).stdout);
     assert!(described.contains("retention.ms=1000"), "{described}");
     assert_eq!(described.lines().count(), 5, "{described}");
+
+    let delete = ["topics", "delete", "--topic", "listed"];
+    let deleted = done(kafka, &delete);
+    assert_eq!(text(&deleted.stdout), "Deleted topic listed.\n");
+    let describe = ["topics", "describe", "--topic", "listed"];
+    for missing in [&delete, &describe] {
+        let output = command(kafka, missing).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let errors = text(&output.stderr);
+        assert!(errors.contains("topic listed does not exist"), "{errors}");
+    }
+    done(kafka, &[&delete[..], &["--if-exists"]].concat());
 }
 
 /// With every part printed, against Kafka 4.4's own tool.

@@ -167,6 +167,42 @@ fn a_nearly_known_key_is_an_error_with_the_right_name_and_a_foreign_one_a_warnin
 }
 
 #[test]
+fn a_configuration_from_a_pipe_is_read_and_one_that_never_comes_ends_with_ctrl_c() {
+    let folder = Folder::new("cli-pipe");
+    let [worker, sink] = files(&folder, &dead_address(), "", "tasks.max=0");
+    let mut piped = Command::new("bash");
+    piped
+        .args(["-c", "exec \"$0\" run <(cat \"$1\") <(cat \"$2\")"])
+        .arg(binary())
+        .args([&worker, &sink]);
+    let mut run = Run::spawn(piped, folder.join("piped.log"));
+    assert_eq!(run.wait(Duration::from_secs(10)).code(), Some(2));
+    assert_says(&run, &["tasks.max=0: must be a whole number from 1"]);
+
+    let pipe = folder.join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let mut waiting = Command::new(binary());
+    waiting.arg("run").args([&worker, &pipe]);
+    let mut run = Run::spawn(waiting, folder.join("waiting.log"));
+    // Opened for writing as soon as it is opened for reading; nothing is ever written.
+    let _writer = std::fs::File::options().write(true).open(&pipe).unwrap();
+    run.signal("-INT");
+    assert_eq!(run.wait(Duration::from_secs(10)).code(), Some(130));
+}
+
+#[test]
+fn problems_of_a_file_of_another_kind_are_not_told_line_by_line() {
+    let folder = Folder::new("cli-many");
+    let lines: String = (0..100).map(|line| format!("odd.{line}=1\n")).collect();
+    let many = files(&folder, &dead_address(), &lines, "tasks.max=0");
+    let mut run = Run::spawn(command(&many, &[]), folder.join("log"));
+    assert_eq!(run.wait(Duration::from_secs(10)).code(), Some(2));
+    assert_says(&run, &["and 80 more", "tasks.max=0"]);
+    assert!(run.log().lines().count() < 30, "{}", run.log());
+}
+
+#[test]
 fn a_group_id_of_a_consumer_group_is_refused_with_its_type_and_the_way_out() {
     let Some(kafka) = kafka() else { return };
     let folder = Folder::new("cli-taken");

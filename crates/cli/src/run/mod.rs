@@ -281,16 +281,53 @@ async fn drive_on(tasks: &Handle, job: Job, screen: &Screen, signals: &Signals) 
     }
 }
 
-/// Acknowledgements that failed between two looks, or have no outcome.
+/// Acknowledgements that failed while the worker stopped, or have no outcome. Those that failed earlier count only where the
+/// cluster is out of reach since: otherwise their records have come again, or will.
 fn unconfirmed(before: &WorkerStatus, after: &WorkerStatus) -> u64 {
-    let failed = |status: &WorkerStatus| status.totals().acknowledge_errors;
-    let tasks = after.tasks().map(|task| task.acknowledgements_pending);
-    failed(after).saturating_sub(failed(before)) + tasks.sum::<u64>()
+    let totals = after.totals();
+    let failed = (totals.acknowledge_errors).saturating_sub(before.totals().acknowledge_errors);
+    let pending: u64 = after
+        .tasks()
+        .map(|task| task.acknowledgements_pending)
+        .sum();
+    let confirmed = totals.acknowledged + totals.duplicates_expected;
+    let unknown = if after.tasks().any(|task| task.note.is_some()) {
+        totals.written.saturating_sub(confirmed)
+    } else {
+        0
+    };
+    (failed + pending).max(unknown)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_failed_while_stopping_or_since_the_cluster_is_gone_is_unconfirmed() {
+        use sharegroup_sink::worker::{ConnectorStatus, TaskCounters, TaskStatus};
+        let status = |change: &dyn Fn(&mut TaskStatus, &mut TaskCounters)| {
+            let (mut task, mut counters) = (TaskStatus::default(), TaskCounters::default());
+            // One was refused once, and came again.
+            (counters.written, counters.acknowledged) = (11, 10);
+            counters.acknowledge_errors = 1;
+            change(&mut task, &mut counters);
+            task.counters = counters;
+            let mut connector = ConnectorStatus::default();
+            connector.tasks.push(task);
+            let mut status = WorkerStatus::default();
+            status.connectors.push(connector);
+            status
+        };
+        let before = status(&|_, _| {});
+        assert_eq!(unconfirmed(&before, &before), 0);
+        let failed = status(&|_, counters| counters.acknowledge_errors += 2);
+        assert_eq!(unconfirmed(&before, &failed), 2);
+        let pending = status(&|task, _| task.acknowledgements_pending = 3);
+        assert_eq!(unconfirmed(&before, &pending), 3);
+        let gone = status(&|task, _| task.note = Some("no answer".to_owned()));
+        assert_eq!(unconfirmed(&before, &gone), 1);
+    }
 
     #[test]
     fn idle_must_be_possible_before_the_longest_time() {

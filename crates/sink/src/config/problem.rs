@@ -104,7 +104,7 @@ pub fn without_passwords(text: &str) -> Cow<'_, str> {
     if !text.contains('@') {
         return Cow::Borrowed(text);
     }
-    let ends_word = |c: char| c.is_whitespace() || matches!(c, ',' | ';' | '"' | '\'');
+    let ends_word = |c: char| c.is_whitespace() || matches!(c, ',' | ';' | '"' | '\'' | '`');
     let words = text.split_inclusive(ends_word).map(|word| {
         let start = word.find("://").map_or(0, |at| at + "://".len());
         match word[start..].rsplit_once('@') {
@@ -154,6 +154,7 @@ mod tests {
             ),
             ("amqp://me:s@e=cret@h", "amqp://[hidden]@h"),
             ("\"https://u:p@h\" is odd", "\"https://[hidden]@h\" is odd"),
+            ("`u:p@h` is odd", "`[hidden]@h` is odd"),
             ("me@example.org", "me@example.org"),
             ("localhost:9092", "localhost:9092"),
         ] {
