@@ -168,6 +168,7 @@ impl RecordSource for ShareSource {
                 rejected: metrics.rejected,
                 renewals: metrics.records_renewed,
                 acknowledge_errors: metrics.acknowledge_errors + metrics.acknowledgements_lost,
+                accepts_unconfirmed: metrics.accepts_unconfirmed,
                 locks_lost: metrics.locks_lost,
             },
         }

@@ -87,5 +87,7 @@ pub(crate) struct SourceCounters {
     pub(crate) rejected: u64,
     pub(crate) renewals: u64,
     pub(crate) acknowledge_errors: u64,
+    /// Of those, acceptances.
+    pub(crate) accepts_unconfirmed: u64,
     pub(crate) locks_lost: u64,
 }

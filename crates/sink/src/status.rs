@@ -71,7 +71,8 @@ pub struct PartitionStatus {
 pub struct TaskCounters {
     /// Records acquired from the broker.
     pub acquired: u64,
-    /// Of those, records on their second or a later delivery.
+    /// Of those, records on their second or a later delivery, as far as the broker counts: a delivery
+    /// that ended with its session may not be counted.
     pub redelivered: u64,
     /// Records handed to the task loop.
     pub read: u64,
@@ -89,6 +90,9 @@ pub struct TaskCounters {
     pub locks_lost: u64,
     /// Records written whose lock was lost before they could be accepted.
     pub duplicates_expected: u64,
+    /// Records written whose acceptance the broker has refused, or never answered, or that could not be
+    /// sent.
+    pub accepts_unconfirmed: u64,
     /// Failed puts and flushes.
     pub put_failures: u64,
     /// Records named as lost.
@@ -108,9 +112,17 @@ impl TaskCounters {
             acknowledge_errors: source.acknowledge_errors,
             locks_lost: source.locks_lost,
             duplicates_expected: task.duplicates_expected,
+            accepts_unconfirmed: source.accepts_unconfirmed,
             put_failures: task.put_failures,
             named_as_lost: task.named_as_lost,
         }
+    }
+
+    /// Records that were written and may arrive once more: their acceptance is not confirmed.
+    #[must_use]
+    pub const fn may_arrive_twice(&self) -> u64 {
+        self.duplicates_expected
+            .saturating_add(self.accepts_unconfirmed)
     }
 
     fn add(&mut self, other: &Self) {
@@ -124,6 +136,7 @@ impl TaskCounters {
         self.acknowledge_errors += other.acknowledge_errors;
         self.locks_lost += other.locks_lost;
         self.duplicates_expected += other.duplicates_expected;
+        self.accepts_unconfirmed += other.accepts_unconfirmed;
         self.put_failures += other.put_failures;
         self.named_as_lost += other.named_as_lost;
     }

@@ -61,6 +61,10 @@ fn line(status: &WorkerStatus, records_per_second: u64) -> String {
         count(totals.redelivered),
         tasks(status),
     );
+    if totals.may_arrive_twice() > 0 {
+        let twice = count(totals.may_arrive_twice());
+        line.push_str(&format!(" · {twice} may arrive twice"));
+    }
     if let Some(note) = note(status) {
         line.push_str(" · ");
         line.push_str(&note);

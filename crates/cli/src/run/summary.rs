@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sharegroup_sink::worker::{TaskState, WorkerStatus};
+use sharegroup_sink::worker::TaskState;
 
 use super::{Ended, Ending};
 use crate::duration;
@@ -28,7 +28,8 @@ pub(crate) fn show(ended: &Ended, screen: &Screen) {
         acknowledged = totals.acknowledged,
         redelivered = totals.redelivered,
         released = totals.released,
-        duplicates_expected = totals.duplicates_expected,
+        may_arrive_twice = totals.may_arrive_twice(),
+        outcome_unknown = outcome_unknown(ended),
         tasks = ended.status.tasks().count(),
         tasks_failed = ended.status.count(TaskState::Failed),
         seconds = format!("{:.1}", ended.time.as_secs_f64()),
@@ -101,13 +102,27 @@ fn table(ended: &Ended, screen: &Screen) -> String {
         duration::show(ended.time),
         count(ended.records_per_second())
     );
-    text.push_str(&counts(&ended.status));
+    text.push_str(&counts(ended));
     text.trim_end().to_owned()
 }
 
+/// Records that the sinks of late tasks have in hand: written or not, nobody has heard.
+fn outcome_unknown(ended: &Ended) -> u64 {
+    let is_late = |connector: &str, index: u32| {
+        let name = format!("{connector}-{index}");
+        ended.late.contains(&name)
+    };
+    let connectors = ended.status.connectors.iter();
+    let late = connectors.flat_map(|connector| {
+        let tasks = connector.tasks.iter();
+        tasks.filter(move |task| is_late(&connector.name, task.index))
+    });
+    late.map(|task| task.metrics.records_active).sum()
+}
+
 /// One line per number that says something.
-fn counts(status: &WorkerStatus) -> String {
-    let totals = status.totals();
+fn counts(ended: &Ended) -> String {
+    let totals = ended.status.totals();
     let always = [
         ("written", totals.written),
         ("acknowledged", totals.acknowledged),
@@ -115,7 +130,8 @@ fn counts(status: &WorkerStatus) -> String {
     ];
     let sometimes = [
         ("released", totals.released),
-        ("duplicates expected", totals.duplicates_expected),
+        ("may arrive twice", totals.may_arrive_twice()),
+        ("outcome unknown", outcome_unknown(ended)),
         ("acknowledgement errors", totals.acknowledge_errors),
         ("named as lost", totals.named_as_lost),
     ];
@@ -131,7 +147,7 @@ fn counts(status: &WorkerStatus) -> String {
 mod tests {
     use std::time::Duration;
 
-    use sharegroup_sink::worker::{ConnectorStatus, TaskStatus};
+    use sharegroup_sink::worker::{ConnectorStatus, TaskStatus, WorkerStatus};
 
     use super::*;
     use crate::exit::Exit;
@@ -154,6 +170,32 @@ mod tests {
             unconfirmed: 0,
             late: late.iter().map(|task| (*task).to_owned()).collect(),
         }
+    }
+
+    #[test]
+    fn what_a_stuck_sink_has_in_hand_is_not_claimed_either_way() {
+        let mut ended = ended(
+            Ending::Stopped(Sign::Terminate),
+            &[TaskState::Running, TaskState::Stopped],
+            &["out-0"],
+        );
+        let connector = &mut ended.status.connectors[0];
+        connector.name = "out".to_owned();
+        connector.tasks[1].index = 1;
+        for task in &mut connector.tasks {
+            task.metrics.records_active = 20;
+            task.counters.duplicates_expected = 1;
+            task.counters.accepts_unconfirmed = 2;
+        }
+        let text = counts(&ended);
+        assert!(
+            text.contains("outcome unknown                   20"),
+            "{text}"
+        );
+        assert!(
+            text.contains("may arrive twice                   6"),
+            "{text}"
+        );
     }
 
     #[test]
