@@ -14,6 +14,7 @@
 pub mod console;
 #[cfg(feature = "file")]
 pub mod file;
+#[cfg(any(feature = "file", feature = "console"))]
 mod lent;
 pub mod line;
 
