@@ -345,6 +345,7 @@ impl ShareConsumerBuilder {
             .map(ToString::to_string)
             .collect::<Vec<_>>()
             .join(",");
+        session.bootstrap_servers = servers.clone();
         session.member_id = member_id();
         session.request_timeout = client.request_timeout;
         session.retry_backoff_max = client.retry_backoff_max;
@@ -414,7 +415,7 @@ async fn joined(
             .await
             .is_err()
         {
-            let last = consumer.shared.outbox().last_problem.take();
+            let last = consumer.status().problem.map(|problem| problem.to_string());
             return Err(OpenError::NotJoined {
                 group_id,
                 bootstrap_servers,

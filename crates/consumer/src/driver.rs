@@ -70,7 +70,6 @@ pub(crate) struct Driver {
     closing: Option<(Instant, Vec<oneshot::Sender<CommitReport>>)>,
     last_record_at: Option<Instant>,
     last_settled_at: Option<Instant>,
-    problem: Option<Arc<str>>,
     published_at: Option<Instant>,
     closed: bool,
 }
@@ -97,7 +96,6 @@ impl Driver {
             closing: None,
             last_record_at: None,
             last_settled_at: None,
-            problem: None,
             published_at: None,
             closed: false,
         }
@@ -401,7 +399,6 @@ impl Driver {
             Event::Joined { member_epoch } => {
                 self.shared.outbox().joined = true;
                 self.shared.arrived.notify_one();
-                self.problem = None;
                 self.observe(&ShareEvent::Joined {
                     member_epoch: member_epoch.0,
                 });
@@ -532,9 +529,6 @@ impl Driver {
             let config = self.core.config();
             tracing::warn!(group_id = %config.group_id, member_id = %config.member_id, "{warning}.");
         }
-        let text: Arc<str> = warning.to_string().into();
-        self.shared.outbox().last_problem = Some(text.to_string());
-        self.problem = Some(text);
         self.observe(&ShareEvent::Warning(warning));
     }
 
@@ -573,7 +567,7 @@ impl Driver {
             last_record_at: self.last_record_at,
             last_settled_at: self.last_settled_at,
             missing_topics: core.missing_topics().map(str::to_owned).collect(),
-            problem: self.problem.clone(),
+            problem: core.problem().map(|problem| problem.cause().into()),
         };
         self.shared.status.send_if_modified(|current| {
             let changed = *current != status;

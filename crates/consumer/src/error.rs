@@ -78,7 +78,7 @@ pub enum ClientError {
         message: Option<String>,
     },
     /// A broker kept silent for as long as it was worth waiting.
-    #[error("{address} gave no answer within {after:?}")]
+    #[error("{address} gave no answer within {}", shown(*after))]
     NoAnswer {
         /// The broker.
         address: Address,
@@ -92,7 +92,7 @@ pub enum ClientError {
         broker: BrokerId,
     },
     /// The time of the whole operation is over (`default.api.timeout.ms`), retries included.
-    #[error("{operation} not done within {after:?}{}", .last.as_ref().map_or_else(String::new, |last| format!("; last: {last}")))]
+    #[error("{operation} not done within {}{}", shown(*after), .last.as_ref().map_or_else(String::new, |last| format!("; last: {last}")))]
     Deadline {
         /// What was to be done.
         operation: &'static str,
@@ -149,7 +149,7 @@ pub enum OpenError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The group could not be joined in the time allowed.
-    #[error("group {group_id} not joined through {bootstrap_servers} within {waited:?}{}", .last.as_ref().map_or_else(String::new, |last| format!("; last: {last}")))]
+    #[error("group {group_id} not joined through {bootstrap_servers} within {}: {}", shown(*waited), .last.as_deref().unwrap_or("no answer came"))]
     NotJoined {
         /// The group.
         group_id: String,
@@ -157,7 +157,7 @@ pub enum OpenError {
         bootstrap_servers: String,
         /// The time allowed.
         waited: Duration,
-        /// The last failure.
+        /// The last failure; `None` = nothing was refused, no answer came.
         last: Option<String>,
     },
     /// No connection, and none however often it is tried: a certificate or credentials that are
@@ -236,5 +236,32 @@ impl SettleError {
     #[must_use]
     pub const fn is_retriable(&self) -> bool {
         false
+    }
+}
+
+/// A duration as people say it: whole seconds, or milliseconds below ten.
+fn shown(duration: Duration) -> String {
+    let ms = (duration.as_micros() + 500) / 1000;
+    if ms.is_multiple_of(1000) || ms >= 10_000 {
+        format!("{}s", (ms + 500) / 1000)
+    } else {
+        format!("{ms}ms")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_shown_in_seconds_or_milliseconds() {
+        for (duration, text) in [
+            (Duration::from_secs(60), "60s"),
+            (Duration::from_nanos(4_999_874_321), "5s"),
+            (Duration::from_nanos(29_123_456_789), "29s"),
+            (Duration::from_micros(1_234_567), "1235ms"),
+        ] {
+            assert_eq!(shown(duration), text);
+        }
     }
 }

@@ -83,8 +83,6 @@ pub(crate) struct Outbox {
     pub(crate) fatal: Option<FatalError>,
     pub(crate) joined: bool,
     pub(crate) closed: bool,
-    /// The last trouble that was retried, for messages about waiting.
-    pub(crate) last_problem: Option<String>,
 }
 
 /// Wishes on their way to the driver.

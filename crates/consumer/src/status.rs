@@ -27,7 +27,7 @@ pub struct ShareStatus {
     pub last_settled_at: Option<Instant>,
     /// Subscribed topics that don't exist.
     pub missing_topics: Vec<String>,
-    /// The last trouble that was retried.
+    /// The latest trouble that is retried; `None` once it is over.
     pub problem: Option<Arc<str>>,
 }
 

@@ -21,8 +21,8 @@ use sharegroup_wire::{BrokerId, ErrorCode};
 use tokio::time::{Instant, sleep, timeout};
 
 use paused::{
-    ACKNOWLEDGE, FETCH, HEARTBEAT, MS, SECOND, accepted, available, builder, check_legal, cluster,
-    next, offsets, open,
+    ACKNOWLEDGE, API_VERSIONS, FETCH, HEARTBEAT, MS, SECOND, accepted, available, builder,
+    check_legal, cluster, next, offsets, open,
 };
 
 /// Polls a future until it is done or has been pending more than `pendings` times; then drops it.
@@ -291,6 +291,29 @@ async fn unreachable_cluster_is_named_after_the_startup_timeout() {
         text.contains("broker-1:9092") && text.contains("refused"),
         "{text}"
     );
+    assert!(!text.contains("retrying"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn silent_cluster_is_told_from_one_that_refuses() {
+    let (cluster, _) = cluster(1);
+    cluster.faults(API_VERSIONS, vec![Fault::Silence; 100]);
+    for timeout in [3 * SECOND, 30 * SECOND] {
+        let builder = builder(&cluster).startup_timeout(timeout);
+        let text = builder.build().await.unwrap_err().to_string();
+        assert!(text.contains("no answer"), "{text}");
+        assert!(
+            !text.contains("refused") && !text.contains("retrying"),
+            "{text}"
+        );
+        // Durations as people say them.
+        let long = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '.');
+        assert!(
+            long.into_iter()
+                .all(|word| !(word.ends_with('s') && word.contains('.'))),
+            "{text}"
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -300,7 +323,11 @@ async fn share_groups_that_are_off_are_told_at_once_with_advice() {
     let started = Instant::now();
     let error = builder(&cluster).build().await.unwrap_err();
     assert!(started.elapsed() < 5 * SECOND);
-    assert!(error.to_string().contains("share.version"), "{error}");
+    let text = error.to_string();
+    assert!(
+        text.contains("share.version") && text.contains("--bootstrap-server broker-1:9092 upgrade"),
+        "{text}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -745,3 +745,24 @@ async fn an_acceptance_that_is_not_confirmed_is_counted() {
     drop(batch);
     consumer.close(5 * SECOND).await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_problem_is_shown_until_it_is_over() {
+    let (cluster, place) = cluster(1);
+    let mut consumer = open(&cluster).await;
+    cluster.model(|model| model.produce(place, 1));
+    next(&mut consumer).await.accept();
+    consumer.commit().await.unwrap();
+    assert_eq!(consumer.status().problem, None);
+    (1..=3).for_each(|broker| {
+        cluster.set_down(BrokerId(broker), true);
+        cluster.cut(BrokerId(broker));
+    });
+    assert!(timeout(20 * SECOND, consumer.poll()).await.is_err());
+    let problem = consumer.status().problem.unwrap();
+    assert!(problem.contains("refused"), "{problem}");
+    (1..=3).for_each(|broker| cluster.set_down(BrokerId(broker), false));
+    assert!(timeout(30 * SECOND, consumer.poll()).await.is_err());
+    assert_eq!(consumer.status().problem, None);
+    consumer.close(5 * SECOND).await.unwrap();
+}

@@ -337,6 +337,22 @@ pub enum Warning {
     },
 }
 
+impl Warning {
+    /// What is wrong, without what is done about it.
+    #[must_use]
+    pub fn cause(&self) -> String {
+        match self {
+            Self::Retrying { what, detail } => format!("{what}: {detail}"),
+            Self::Partition {
+                topic,
+                partition,
+                error,
+            } => format!("partition {partition} of topic {topic} answered {error}"),
+            other => other.to_string(),
+        }
+    }
+}
+
 /// Why a member can't go on.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -344,9 +360,12 @@ pub enum FatalError {
     /// Share groups are off or unknown.
     #[error(
         "share groups are off on this cluster (feature share.version is 0 or the broker is older than 4.1); \
-         turn them on with: kafka-features.sh --bootstrap-server HOST:PORT upgrade --feature share.version=1"
+         turn them on with: kafka-features.sh --bootstrap-server {bootstrap_servers} upgrade --feature share.version=1"
     )]
-    ShareGroupsOff,
+    ShareGroupsOff {
+        /// The cluster, as the client was told of it.
+        bootstrap_servers: String,
+    },
     /// The id belongs to a group of another type.
     #[error(
         "group id {group_id} belongs to a group of another type (broker answered GROUP_ID_NOT_FOUND to a join); \

@@ -28,6 +28,7 @@ pub mod limits;
 mod member;
 mod share_session;
 mod topology;
+mod trouble;
 
 pub use acquired::{Acknowledgement, AcquisitionId, TopicPartition};
 pub use core::{SessionConfig, SessionCore};

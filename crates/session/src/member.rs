@@ -29,6 +29,8 @@ pub(crate) enum Heartbeat {
     NotCoordinator,
     /// Left.
     Left,
+    /// Can't go on: the cluster has no share groups.
+    ShareGroupsOff,
     /// Can't go on.
     Fatal(FatalError),
 }
@@ -258,7 +260,7 @@ impl Member {
             }
             ErrorCode::UnsupportedVersion => {
                 self.state = MemberState::Left;
-                Heartbeat::Fatal(FatalError::ShareGroupsOff)
+                Heartbeat::ShareGroupsOff
             }
             ErrorCode::NotCoordinator
             | ErrorCode::CoordinatorNotAvailable

@@ -121,7 +121,7 @@ impl Connector for Target {
 
 fn start(kafka: &Kafka, group_id: &str, target: &Target, loss_file: &Path) -> Worker {
     let mut worker = Properties::new("worker.properties");
-    worker.set("bootstrap.servers", &kafka.bootstrap_servers());
+    worker.set("bootstrap.servers", kafka.bootstrap_servers());
     worker.set("consumer.group.protocol", "share");
     let mut sink = Properties::new("sink.properties");
     for (key, value) in [

@@ -14,11 +14,11 @@ use super::renewal::lock_of;
 use crate::ack_book::{Grant, Verdict};
 use crate::acquired::TopicPartition;
 use crate::event::{
-    AckFailure, Acquired, AcquiredRange, BrokerVersions, ConnectionId, Event, Failure, FatalError,
-    Warning,
+    AckFailure, Acquired, AcquiredRange, BrokerVersions, ConnectionId, Event, Failure, Warning,
 };
 use crate::limits::{HOLDING_PACE_MAX, HOLDING_PACE_MIN, UNAUTHORIZED_BACKOFF};
 use crate::share_session::{FetchProgress, InFlight, Link, Sending};
+use crate::trouble::Subject;
 
 /// Results of acknowledgements, by partition.
 type Results = BTreeMap<TopicPartition, (ErrorCode, LeaderIdAndEpoch)>;
@@ -46,6 +46,9 @@ impl SessionCore {
             matches!(in_flight.sending, Sending::Fetch { records_max } if records_max > 0);
         let mut acquired = false;
         let mut trouble = None;
+        if fetched {
+            self.fetches_go_well(broker);
+        }
         for topic in response.responses {
             for partition in topic.partitions {
                 let tp = TopicPartition {
@@ -163,6 +166,8 @@ impl SessionCore {
         let session = self.sessions.get_mut(&broker)?;
         let in_flight = session.in_flight.take()?;
         session.succeeded();
+        let leader = Subject::Leader(broker);
+        self.troubles.over(|subject| *subject == leader);
         for partition in &in_flight.added {
             session.contains.insert(*partition);
             session
@@ -174,6 +179,16 @@ impl SessionCore {
             session.progress.remove(partition);
         }
         Some(in_flight)
+    }
+
+    /// Until the answer says otherwise: a partition without records isn't in it.
+    fn fetches_go_well(&mut self, broker: BrokerId) {
+        let Self {
+            sessions, troubles, ..
+        } = self;
+        if let Some(session) = sessions.get(&broker) {
+            troubles.over(|subject| matches!(subject, Subject::Fetch(partition) if session.contains.contains(partition)));
+        }
     }
 
     fn closed_session(&mut self, now: Instant, broker: BrokerId) {
@@ -193,13 +208,15 @@ impl SessionCore {
     /// KIP-219: the broker has muted the connection for this time.
     fn throttle(&mut self, now: Instant, broker: BrokerId, throttle_time_ms: i32) {
         let Some(time) = lock_of(throttle_time_ms) else {
-            return;
+            let quota = Subject::Quota(broker);
+            return self.troubles.over(|subject| *subject == quota);
         };
         if let Some(session) = self.sessions.get_mut(&broker) {
             session.muted_until = session.muted_until.max(now + time);
         }
         self.warn(
             now,
+            Subject::Quota(broker),
             Warning::Retrying {
                 what: "quota",
                 detail: format!("broker {broker} throttles fetches for {time:?}"),
@@ -220,7 +237,7 @@ impl SessionCore {
             |message| format!("{error}: {message}"),
         );
         match error {
-            ErrorCode::UnsupportedVersion => return self.fail(FatalError::ShareGroupsOff),
+            ErrorCode::UnsupportedVersion => return self.fail_share_groups_off(),
             ErrorCode::ShareSessionLimitReached => {
                 // No session was made; the connection is fine (B-027).
                 let most = self.config.retry_backoff_max;
@@ -230,6 +247,7 @@ impl SessionCore {
                 }
                 return self.warn(
                     now,
+                    Subject::Leader(broker),
                     Warning::Retrying {
                         what: "opening a share session",
                         detail,
@@ -268,6 +286,8 @@ impl SessionCore {
                 continue;
             };
             let verdict = Verdict::of(*error);
+            let acknowledgements = Subject::Acknowledgements(*partition);
+            self.troubles.over(|subject| *subject == acknowledgements);
             self.book.resolve(now, *partition, ranges, verdict);
             match error {
                 ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch => {
@@ -282,6 +302,7 @@ impl SessionCore {
                 let detail = format!("partition {}: {error}", partition.partition);
                 self.warn(
                     now,
+                    acknowledgements,
                     Warning::Retrying {
                         what: "acknowledging",
                         detail,
@@ -335,6 +356,7 @@ impl SessionCore {
             .map_or_else(|| partition.topic_id.to_string(), |name| name.to_string());
         self.warn(
             now,
+            Subject::Fetch(partition),
             Warning::Partition {
                 topic,
                 partition: partition.partition,

@@ -19,10 +19,11 @@ use crate::event::{
     AckFailure, AcquireMode, BrokerVersions, CommitId, ConnectionId, Event, Failure, FatalError,
     MemberState, PartitionView, ReleaseReason, Request, Warning,
 };
-use crate::limits::{FETCH_WAIT_MAX, LOCK_DEFAULT, WARNING_INTERVAL};
+use crate::limits::{FETCH_WAIT_MAX, LOCK_DEFAULT};
 use crate::member::{Heartbeat, Member};
 use crate::share_session::{Link, ShareSession};
 use crate::topology::Topology;
+use crate::trouble::{Subject, Troubles};
 
 use self::renewal::Renewal;
 
@@ -35,6 +36,8 @@ pub struct SessionConfig {
     pub member_id: String,
     /// Topics by name; not empty.
     pub topics: Vec<String>,
+    /// Servers of the cluster, for advice in messages only. Default `HOST:PORT`.
+    pub bootstrap_servers: String,
     /// Rack of the client; never the empty string.
     pub client_rack: Option<String>,
     /// Size at which the broker splits acquired ranges, in records.
@@ -76,6 +79,7 @@ impl SessionConfig {
             group_id: group_id.into(),
             member_id: member_id.into(),
             topics,
+            bootstrap_servers: "HOST:PORT".to_owned(),
             client_rack: None,
             batch_records: 500,
             records_held_max: 10_000,
@@ -124,7 +128,7 @@ pub struct SessionCore {
     /// A lock ran out before its records were settled, and the application gave no sign of life since.
     stalled: bool,
     last_connection: u64,
-    warned: BTreeMap<String, Instant>,
+    troubles: Troubles,
 }
 
 impl SessionCore {
@@ -153,7 +157,7 @@ impl SessionCore {
             paused: false,
             stalled: false,
             last_connection: 0,
-            warned: BTreeMap::new(),
+            troubles: Troubles::default(),
             config,
         }
     }
@@ -200,6 +204,12 @@ impl SessionCore {
     /// Subscribed topics that don't exist.
     pub fn missing_topics(&self) -> impl Iterator<Item = &str> {
         self.topology.missing.iter().map(String::as_str)
+    }
+
+    /// The latest trouble that is retried and isn't over.
+    #[must_use]
+    pub fn problem(&self) -> Option<&Warning> {
+        self.troubles.latest()
     }
 
     /// The assigned partitions and how far they are.
@@ -408,11 +418,12 @@ impl SessionCore {
     pub fn handle_metadata(&mut self, now: Instant, result: Result<&MetadataResponse, Failure>) {
         match result {
             Ok(response) => {
+                self.troubles.over(|subject| *subject == Subject::Metadata);
                 for warning in self
                     .topology
                     .handle_response(now, response, &self.assignment)
                 {
-                    self.warn(now, warning);
+                    self.warn(now, Subject::Metadata, warning);
                 }
                 self.distribute(now);
             }
@@ -420,6 +431,7 @@ impl SessionCore {
                 self.topology.handle_failure(now);
                 self.warn(
                     now,
+                    Subject::Metadata,
                     Warning::Retrying {
                         what: "metadata",
                         detail: failure.detail,
@@ -432,11 +444,16 @@ impl SessionCore {
     /// Answer to [`Request::FindCoordinator`].
     pub fn handle_coordinator(&mut self, now: Instant, result: Result<BrokerId, Failure>) {
         match result {
-            Ok(broker) => self.coordinator.found(broker),
+            Ok(broker) => {
+                self.troubles
+                    .over(|subject| *subject == Subject::Coordinator);
+                self.coordinator.found(broker);
+            }
             Err(failure) => {
                 self.coordinator.lost(now, self.config.retry_backoff_max);
                 self.warn(
                     now,
+                    Subject::Coordinator,
                     Warning::Retrying {
                         what: "finding the coordinator",
                         detail: failure.detail,
@@ -454,12 +471,13 @@ impl SessionCore {
     ) {
         let backoff_max = self.config.retry_backoff_max;
         match result {
-            Err(failure) if failure.unsupported => self.fail(FatalError::ShareGroupsOff),
+            Err(failure) if failure.unsupported => self.fail_share_groups_off(),
             Err(failure) => {
                 self.member.handle_failure(now, backoff_max);
                 self.coordinator.lost(now, backoff_max);
                 self.warn(
                     now,
+                    Subject::Membership,
                     Warning::Retrying {
                         what: "heartbeat",
                         detail: failure.detail,
@@ -468,6 +486,8 @@ impl SessionCore {
             }
             Ok(response) => match self.member.handle_response(now, response, backoff_max) {
                 Heartbeat::Stable { joined, assignment } => {
+                    self.troubles
+                        .over(|subject| *subject == Subject::Membership);
                     if joined {
                         self.events.push_back(Event::Joined {
                             member_epoch: self.member.epoch(),
@@ -477,9 +497,10 @@ impl SessionCore {
                         self.assign(now, &assignment);
                     }
                 }
-                Heartbeat::Trouble(warning) => self.warn(now, warning),
+                Heartbeat::Trouble(warning) => self.warn(now, Subject::Membership, warning),
                 Heartbeat::NotCoordinator => self.coordinator.lost(now, backoff_max),
                 Heartbeat::Left => {}
+                Heartbeat::ShareGroupsOff => self.fail_share_groups_off(),
                 Heartbeat::Fatal(error) => self.fail(error),
             },
         }
@@ -511,6 +532,11 @@ impl SessionCore {
         if self.phase != Phase::Running {
             return;
         }
+        let assignment = &self.assignment;
+        self.troubles.over(|subject| match subject {
+            Subject::Fetch(partition) => !assignment.contains(partition),
+            _ => false,
+        });
         for session in self.sessions.values_mut() {
             session.wanted.clear();
         }
@@ -548,7 +574,7 @@ impl SessionCore {
                 }
                 self.note_versions(now, broker, versions);
             }
-            Err(failure) if failure.unsupported => self.fail(FatalError::ShareGroupsOff),
+            Err(failure) if failure.unsupported => self.fail_share_groups_off(),
             Err(failure) => {
                 if let Some(session) = self.sessions.get_mut(&broker) {
                     session.end(now);
@@ -556,6 +582,7 @@ impl SessionCore {
                 self.topology.refresh(now);
                 self.warn(
                     now,
+                    Subject::Leader(broker),
                     Warning::Retrying {
                         what: "connecting",
                         detail: failure.detail,
@@ -597,6 +624,7 @@ impl SessionCore {
         if was_open && self.phase == Phase::Running {
             self.warn(
                 now,
+                Subject::Leader(broker),
                 Warning::SessionLost {
                     broker,
                     detail: detail.to_owned(),
@@ -645,20 +673,14 @@ impl SessionCore {
         self.events.push_back(Event::Fatal(error));
     }
 
-    /// Warns, but the same thing at most once a minute.
-    fn warn(&mut self, now: Instant, warning: Warning) {
-        let key = match &warning {
-            Warning::SessionLost { .. } => return self.events.push_back(Event::Warning(warning)),
-            Warning::Retrying { what, .. } => (*what).to_owned(),
-            other => other.to_string(),
-        };
-        let silent = self
-            .warned
-            .get(&key)
-            .is_some_and(|at| now < *at + WARNING_INTERVAL);
-        if !silent {
-            self.warned.retain(|_, at| now < *at + WARNING_INTERVAL);
-            self.warned.insert(key, now);
+    fn fail_share_groups_off(&mut self) {
+        let bootstrap_servers = self.config.bootstrap_servers.clone();
+        self.fail(FatalError::ShareGroupsOff { bootstrap_servers });
+    }
+
+    /// Warns, but of the same thing at most once a minute.
+    fn warn(&mut self, now: Instant, subject: Subject, warning: Warning) {
+        if self.troubles.enter(now, subject, &warning) {
             self.events.push_back(Event::Warning(warning));
         }
     }

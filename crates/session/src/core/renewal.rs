@@ -17,6 +17,7 @@ use crate::acquired::{AcquisitionId, Segment, State, TopicPartition, offsets};
 use crate::event::{AckFailure, BrokerVersions, Event, Warning};
 use crate::limits::RENEWAL_REFUSED_FOR;
 use crate::share_session::{RenewedByPartition, RenewedRange};
+use crate::trouble::Subject;
 
 /// ShareAcknowledge version that knows renewals.
 const RENEW_SINCE: i16 = 2;
@@ -68,7 +69,7 @@ impl SessionCore {
                 "broker {broker} speaks ShareAcknowledge version {} only (before Kafka 4.2)",
                 versions.share_acknowledge
             );
-            self.warn(now, Warning::NotRenewable { detail });
+            self.warn(now, Subject::Notice, Warning::NotRenewable { detail });
         }
     }
 
@@ -142,7 +143,7 @@ impl SessionCore {
         self.events
             .extend(not_renewed.map(|acquisition| Event::LockNotRenewed { acquisition }));
         for acquisition in expired {
-            self.warn(now, Warning::HoldMax { acquisition });
+            self.warn(now, Subject::Notice, Warning::HoldMax { acquisition });
         }
         renewed
     }
@@ -297,7 +298,7 @@ impl SessionCore {
                 .push_back(Event::RenewableChanged { renewable: false });
         }
         let detail = "the group refuses renewals (share.renew.acknowledge.enable=false)".to_owned();
-        self.warn(now, Warning::NotRenewable { detail });
+        self.warn(now, Subject::Notice, Warning::NotRenewable { detail });
     }
 
     pub(super) fn refusal_ends_at(&self) -> Option<Instant> {

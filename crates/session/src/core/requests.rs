@@ -12,6 +12,7 @@ use crate::fetch_plan::{Plan, Situation, plan};
 use crate::share_session::{
     FetchTerms, Identity, InFlight, Link, RenewedByPartition, Sending, ShareSession,
 };
+use crate::trouble::Subject;
 
 /// Below this credit `AcquireMode::Auto` asks by record: whole producer batches would overshoot it.
 const RECORD_LIMIT_BELOW: u32 = 64;
@@ -115,6 +116,8 @@ impl SessionCore {
         let session = self.sessions.get_mut(&broker)?;
         if session.wanted.is_empty() || self.phase != Phase::Running {
             self.sessions.remove(&broker);
+            let leader = Subject::Leader(broker);
+            self.troubles.over(|subject| *subject == leader);
             return None;
         }
         if retry_at > now {
