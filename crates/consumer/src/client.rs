@@ -258,6 +258,34 @@ const KEYS: &[&str] = &[
     "sasl.jaas.config",
     #[cfg(feature = "tls")]
     "sasl.oauthbearer.token.endpoint.url",
+    #[cfg(feature = "tls")]
+    "sasl.login.callback.handler.class",
+    #[cfg(feature = "tls")]
+    "sasl.oauthbearer.jwt.retriever.class",
+    #[cfg(feature = "tls")]
+    "sasl.oauthbearer.client.credentials.client.id",
+    #[cfg(feature = "tls")]
+    "sasl.oauthbearer.client.credentials.client.secret",
+    #[cfg(feature = "tls")]
+    "sasl.oauthbearer.scope",
+    #[cfg(feature = "tls")]
+    "sasl.oauthbearer.header.urlencode",
+    #[cfg(feature = "tls")]
+    "sasl.login.connect.timeout.ms",
+    #[cfg(feature = "tls")]
+    "sasl.login.read.timeout.ms",
+    #[cfg(feature = "tls")]
+    "sasl.login.retry.backoff.ms",
+    #[cfg(feature = "tls")]
+    "sasl.login.retry.backoff.max.ms",
+    #[cfg(feature = "tls")]
+    "sasl.login.refresh.window.factor",
+    #[cfg(feature = "tls")]
+    "sasl.login.refresh.window.jitter",
+    #[cfg(feature = "tls")]
+    "sasl.login.refresh.min.period.seconds",
+    #[cfg(feature = "tls")]
+    "sasl.login.refresh.buffer.seconds",
 ];
 
 fn servers(list: &str) -> Result<Vec<Address>, ConfigError> {
@@ -299,6 +327,11 @@ mod tests {
                 "ssl.enabled.protocols" | "ssl.protocol" => "TLSv1.3",
                 "sasl.jaas.config" => "PlainLoginModule required;",
                 "sasl.oauthbearer.token.endpoint.url" => "file:/token",
+                "sasl.oauthbearer.header.urlencode" => "true",
+                "sasl.login.refresh.window.factor" => "0.9",
+                "sasl.login.refresh.window.jitter" => "0.1",
+                "sasl.login.refresh.min.period.seconds" => "1",
+                key if key.ends_with(".class") => "",
                 _ => "1234",
             };
             assert_eq!(config.set(key, value), Ok(true), "{key}");

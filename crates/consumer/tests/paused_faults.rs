@@ -199,7 +199,7 @@ async fn run(seed: u64) {
                     slot,
                     sharegroup_testkit::model::Slot::Acquired { .. }
                 )),
-                []
+                Vec::<i64>::new()
             )
         });
     }

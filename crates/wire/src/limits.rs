@@ -2,6 +2,8 @@
 //!
 //! A limit that is exceeded gives a typed error naming it; nothing is allocated beyond it.
 
+use std::time::Duration;
+
 /// Largest response frame that is read, in bytes: 100 MiB, the broker's own
 /// `socket.request.max.bytes` default. A share fetch stays below `fetch.max.bytes` plus one batch.
 pub const FRAME_BYTES_MAX: usize = 100 * 1024 * 1024;
@@ -37,3 +39,10 @@ pub const TOKEN_FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// Most addresses of one host name that are tried.
 pub const DNS_ANSWERS_MAX: usize = 64;
+
+/// Largest answer of a token endpoint, in bytes: 256 KiB.
+pub const TOKEN_ANSWER_BYTES_MAX: usize = 256 * 1024;
+
+/// Longest wait for a token before a connection is opened: 30 s. A token that comes later is kept
+/// for the next connection.
+pub const TOKEN_WAIT_MAX: Duration = Duration::from_secs(30);

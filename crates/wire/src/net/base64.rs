@@ -17,6 +17,25 @@ pub(super) fn encode_url(bytes: &[u8]) -> String {
     digits(bytes, URL_SAFE)
 }
 
+/// URL-safe alphabet, padded or not; `None` for anything else.
+pub(super) fn decode_url(text: &str) -> Option<Vec<u8>> {
+    let mut standard: Vec<u8> = text
+        .trim_end_matches('=')
+        .bytes()
+        .map(|byte| match byte {
+            b'-' => b'+',
+            b'_' => b'/',
+            // Not of this alphabet.
+            b'+' | b'/' => b'.',
+            other => other,
+        })
+        .collect();
+    while !standard.len().is_multiple_of(4) {
+        standard.push(b'=');
+    }
+    decode(&standard)
+}
+
 fn digits(bytes: &[u8], alphabet: &[u8; 64]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {

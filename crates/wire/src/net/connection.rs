@@ -10,6 +10,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 use {std::sync::Weak, tokio::sync::OwnedSemaphorePermit, tokio::time::sleep};
 
 use crate::frame::{decode_response, encode_request};
+#[cfg(feature = "tls")]
+use crate::limits::TOKEN_WAIT_MAX;
 use crate::limits::{FRAME_BYTES_MAX, IN_FLIGHT_REQUESTS_MAX};
 use crate::message::Request;
 use crate::net::address::Address;
@@ -98,6 +100,8 @@ impl Connection {
         address: &Address,
         options: &ConnectionOptions,
     ) -> Result<Self, ConnectError> {
+        #[cfg(feature = "tls")]
+        prepare(address, options).await?;
         let started = Instant::now();
         let stream = match timeout(options.setup_timeout, connector.connect(address)).await {
             Ok(Ok(stream)) => stream,
@@ -281,6 +285,25 @@ impl Connection {
     }
 }
 
+/// Gets a token before the broker is kept waiting for it.
+#[cfg(feature = "tls")]
+async fn prepare(address: &Address, options: &ConnectionOptions) -> Result<(), ConnectError> {
+    let Some(credentials) = &options.sasl else {
+        return Ok(());
+    };
+    timeout(TOKEN_WAIT_MAX, credentials.prepare())
+        .await
+        .map_err(|_| ConnectError::Timeout {
+            address: address.clone(),
+            phase: ConnectPhase::Token,
+            after: TOKEN_WAIT_MAX,
+        })?
+        .map_err(|source| ConnectError::Authentication {
+            address: address.clone(),
+            source: Box::new(source),
+        })
+}
+
 /// Authenticates again before each end of the session, on the same connection (KIP-368), until one
 /// of both ends.
 #[cfg(feature = "tls")]
@@ -295,6 +318,8 @@ async fn keep_authenticated(
             _ = shared.closed() => return,
             () = sleep(sasl::reauthenticate_after(lifetime)) => {}
         }
+        // Before all other requests are kept waiting. An error comes again below.
+        drop(timeout(TOKEN_WAIT_MAX, credentials.prepare()).await);
         // Without a handle there is nobody to stay authenticated for.
         let Some(inner) = connection.upgrade() else {
             return;

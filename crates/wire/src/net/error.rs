@@ -17,6 +17,8 @@ use crate::net::tls::TlsError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectPhase {
+    /// Waiting for a token to authenticate with.
+    Token,
     /// Resolving the host name and opening the stream.
     Connect,
     /// Waiting for the answer to ApiVersions.
@@ -28,6 +30,7 @@ pub enum ConnectPhase {
 impl fmt::Display for ConnectPhase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Token => "waiting for a token",
             Self::Connect => "connecting",
             Self::Authentication => "authenticating",
             Self::ApiVersions => "waiting for the answer to ApiVersions",

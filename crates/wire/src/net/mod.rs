@@ -12,6 +12,8 @@ mod base64;
 mod connection;
 mod connector;
 mod error;
+#[cfg(feature = "tls")]
+mod http;
 mod negotiation;
 pub mod sasl;
 #[cfg(feature = "tls")]

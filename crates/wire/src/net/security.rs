@@ -121,7 +121,7 @@ pub enum SecurityError {
 /// let options = ConnectionOptions { sasl: security.credentials().unwrap(), ..Default::default() };
 /// assert!(!format!("{connector:?} {options:?} {security:?}").contains("hush"));
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct SecurityConfig {
     /// What is used of the rest.
@@ -152,7 +152,7 @@ impl SecurityConfig {
         [PROTOCOL]
             .into_iter()
             .chain(TlsOptions::KEYS.iter().copied())
-            .chain(SaslOptions::KEYS.iter().copied())
+            .chain(SaslOptions::keys())
     }
 
     /// Checks that the keys work together, and reads the files that they name.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::error::SaslError;
 use super::oauth::TokenSource;
 use crate::net::secret::Secret;
 
@@ -53,6 +54,16 @@ impl Credentials {
             Self::Plain { .. } => "PLAIN",
             Self::Scram { algorithm, .. } => algorithm.mechanism(),
             Self::OauthBearer { .. } => "OAUTHBEARER",
+        }
+    }
+}
+
+impl Credentials {
+    /// Gets ready what may take a while, so that [`TokenSource::token`] answers at once afterwards.
+    pub(in crate::net) async fn prepare(&self) -> Result<(), SaslError> {
+        match self {
+            Self::OauthBearer { source, .. } => source.token().await.map(drop),
+            Self::Plain { .. } | Self::Scram { .. } => Ok(()),
         }
     }
 }

@@ -4,6 +4,7 @@ use thiserror::Error;
 
 use crate::error::DecodeError;
 use crate::error_code::ErrorCode;
+use crate::net::tls::TlsError;
 
 /// Why a client could not authenticate. No variant holds a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -20,6 +21,29 @@ pub enum SaslError {
     Token {
         /// Why.
         text: String,
+    },
+    /// The token endpoint refused the client, or can't serve it: see `status`.
+    #[error(
+        "no token for OAUTHBEARER: {endpoint} answered with HTTP {status}{}",
+        .message.as_ref().map_or_else(String::new, |message| format!(": {message}"))
+    )]
+    TokenRefused {
+        /// The endpoint.
+        endpoint: String,
+        /// The status of HTTP; 400 or 401 for a wrong client id or secret.
+        status: u16,
+        /// What it says (RFC 6749, section 5.2), with our secret taken out.
+        message: Option<String>,
+    },
+    /// The connection to the token endpoint could not be secured.
+    #[error(
+        "no token for OAUTHBEARER: no secure connection to {endpoint}: {source}; the ssl.* keys for this connection are options in sasl.jaas.config"
+    )]
+    TokenTls {
+        /// The endpoint.
+        endpoint: String,
+        /// Why.
+        source: Box<TlsError>,
     },
     /// The broker's port is one without SASL.
     #[error(
@@ -115,6 +139,8 @@ impl SaslError {
         match self {
             Self::Refused { code, .. } => code.is_retriable(),
             Self::Closed { .. } | Self::Token { .. } => true,
+            Self::TokenRefused { status, .. } => matches!(status, 408 | 425 | 429 | 500..=599),
+            Self::TokenTls { source, .. } => source.is_retriable(),
             _ => false,
         }
     }

@@ -1,6 +1,5 @@
 //! SASL over a connection: SaslHandshake, then the mechanism's messages in SaslAuthenticate.
 
-use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,6 +8,7 @@ use super::credentials::Credentials;
 use super::error::SaslError;
 use super::oauth;
 use super::scram::{self, Expected, Scram};
+use super::{random_fraction, shown};
 use crate::error_code::ErrorCode;
 use crate::frame::decode_response;
 use crate::message::Request;
@@ -26,9 +26,6 @@ const HANDSHAKE_VERSION: i16 = 1;
 
 /// Most of a broker's mechanisms that an error names.
 const MECHANISMS_SHOWN: usize = 16;
-
-/// Most characters of a broker's text in an error.
-const TEXT_SHOWN: usize = 500;
 
 /// Kafka's brokers refuse to be asked again sooner.
 const SESSION_MIN: Duration = Duration::from_secs(1);
@@ -81,9 +78,9 @@ pub(in crate::net) async fn authenticate(
 /// last seconds of a short session: a busy broker cuts the connection for any other request that it
 /// reads too late.
 pub(in crate::net) fn reauthenticate_after(lifetime: Duration) -> Duration {
-    let random = u32::try_from(RandomState::new().hash_one(0_u8) % 1000).unwrap_or(0);
     let latest = lifetime.saturating_sub(SESSION_MARGIN).max(lifetime / 2);
-    (lifetime / 10_000 * (8500 + random))
+    lifetime
+        .mul_f64(0.85 + 0.1 * random_fraction())
         .min(latest)
         .max(SESSION_MIN)
 }
@@ -209,12 +206,6 @@ impl Exchange<'_> {
             source,
         })
     }
-}
-
-/// A broker's text, fit for a log line.
-fn shown(text: &str) -> String {
-    let printable = text.chars().filter(|character| !character.is_control());
-    printable.take(TEXT_SHOWN).collect()
 }
 
 fn closed(error: CallError, api: &'static str) -> SaslError {

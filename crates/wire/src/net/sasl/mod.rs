@@ -13,6 +13,10 @@ mod jaas;
 #[cfg(feature = "tls")]
 mod oauth;
 #[cfg(feature = "tls")]
+mod oidc;
+#[cfg(feature = "tls")]
+mod oidc_options;
+#[cfg(feature = "tls")]
 mod options;
 #[cfg(feature = "tls")]
 mod scram;
@@ -25,7 +29,29 @@ pub use jaas::{JaasConfig, JaasError};
 #[cfg(feature = "tls")]
 pub use oauth::{StaticToken, TokenFile, TokenFuture, TokenSource, UnsecuredToken};
 #[cfg(feature = "tls")]
+pub use oidc::ClientCredentials;
+#[cfg(feature = "tls")]
+pub use oidc_options::OidcOptions;
+#[cfg(feature = "tls")]
 pub use options::SaslOptions;
 
 #[cfg(feature = "tls")]
 pub(super) use exchange::{authenticate, reauthenticate_after};
+
+/// Most characters of a peer's text in an error.
+#[cfg(feature = "tls")]
+const TEXT_SHOWN: usize = 500;
+
+/// A peer's text, fit for a log line.
+#[cfg(feature = "tls")]
+fn shown(text: &str) -> String {
+    let printable = text.chars().filter(|character| !character.is_control());
+    printable.take(TEXT_SHOWN).collect()
+}
+
+/// From 0 to 1.
+#[cfg(feature = "tls")]
+fn random_fraction() -> f64 {
+    use std::hash::{BuildHasher, RandomState};
+    (RandomState::new().hash_one(0_u8) >> 11) as f64 / (1_u64 << 53) as f64
+}

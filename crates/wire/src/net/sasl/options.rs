@@ -8,6 +8,9 @@ use super::credentials::{Credentials, ScramAlgorithm};
 use super::error::SaslError;
 use super::jaas::JaasConfig;
 use super::oauth::{StaticToken, TokenFile, TokenSource, UnsecuredToken};
+use super::oidc::ClientCredentials;
+use super::oidc_options::OidcOptions;
+use crate::net::connector::TcpConnector;
 use crate::net::secret::Secret;
 use crate::net::security::KeyError;
 
@@ -15,20 +18,35 @@ use crate::net::security::KeyError;
 ///
 /// Beside Java's options of `OAuthBearerLoginModule`, `token="..."` and `tokenFile="..."` name a
 /// token or its file.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct SaslOptions {
     /// `sasl.mechanism`. Java's default, GSSAPI, is not spoken here.
     pub mechanism: Option<String>,
     /// `sasl.jaas.config`.
     pub jaas_config: Option<JaasConfig>,
-    /// `sasl.oauthbearer.token.endpoint.url`: only `file:` URLs.
+    /// `sasl.oauthbearer.token.endpoint.url` with a `file:` URL.
     pub token_file: Option<PathBuf>,
+    /// The same with an `https:` URL, and the keys that belong to it.
+    pub oidc: OidcOptions,
 }
 
 const MECHANISM: &str = "sasl.mechanism";
 const JAAS_CONFIG: &str = "sasl.jaas.config";
 const TOKEN_URL: &str = "sasl.oauthbearer.token.endpoint.url";
+const CALLBACK_HANDLER: &str = "sasl.login.callback.handler.class";
+const RETRIEVER: &str = "sasl.oauthbearer.jwt.retriever.class";
+
+/// Kafka's classes that the keys above may name.
+const CALLBACK_HANDLERS: &[&str] = &[
+    "OAuthBearerLoginCallbackHandler",
+    "OAuthBearerUnsecuredLoginCallbackHandler",
+];
+const RETRIEVERS: &[&str] = &[
+    "ClientCredentialsJwtRetriever",
+    "DefaultJwtRetriever",
+    "FileJwtRetriever",
+];
 
 const PLAIN: &str = "PlainLoginModule";
 const SCRAM: &str = "ScramLoginModule";
@@ -36,10 +54,21 @@ const OAUTHBEARER: &str = "OAuthBearerLoginModule";
 
 impl SaslOptions {
     /// The keys that [`set`](Self::set) knows.
-    pub const KEYS: &'static [&'static str] = &[MECHANISM, JAAS_CONFIG, TOKEN_URL];
+    pub fn keys() -> impl Iterator<Item = &'static str> {
+        [
+            MECHANISM,
+            JAAS_CONFIG,
+            TOKEN_URL,
+            CALLBACK_HANDLER,
+            RETRIEVER,
+        ]
+        .into_iter()
+        .chain(OidcOptions::KEYS.iter().copied())
+    }
 
     /// Sets the value of one of Kafka's keys; an empty value takes it back. `false` = not one of
-    /// [`KEYS`](Self::KEYS).
+    /// [`keys`](Self::keys). The keys that name a Java class take Kafka's own, to no effect: what is
+    /// done follows from the other keys.
     ///
     /// # Errors
     /// [`KeyError`] when the value is not one of the key's; it shows nothing of `sasl.jaas.config`.
@@ -54,19 +83,17 @@ impl SaslOptions {
                     .map_err(|error| KeyError::new(key, format!("cannot be read: {error}")))?;
             }
             TOKEN_URL => {
-                self.token_file = is_set
-                    .then(|| {
-                        file_of(value).ok_or_else(|| {
-                            KeyError::new(
-                                key,
-                                "must be a file: URL; tokens from an HTTP endpoint are not available here"
-                                    .to_owned(),
-                            )
-                        })
-                    })
-                    .transpose()?;
+                self.token_file = file_of(value);
+                let is_http = value.starts_with("https:") || value.starts_with("http:");
+                if is_set && self.token_file.is_none() && !is_http {
+                    let problem = "must be an https:, http: or file: URL".to_owned();
+                    return Err(KeyError::new(key, problem));
+                }
+                self.oidc.token_endpoint = is_http.then(|| value.to_owned());
             }
-            _ => return Ok(false),
+            CALLBACK_HANDLER => class(key, value, CALLBACK_HANDLERS)?,
+            RETRIEVER => class(key, value, RETRIEVERS)?,
+            _ => return self.oidc.set(key, value),
         }
         Ok(true)
     }
@@ -116,10 +143,16 @@ impl SaslOptions {
 
     fn oauth_bearer(&self) -> Result<Credentials, SaslError> {
         let login = match (&self.jaas_config, &self.token_file) {
-            // The file is all that is needed.
+            // The file, or the endpoint with its keys, is all that is needed.
             (None, Some(file)) => {
                 return Ok(Credentials::OauthBearer {
                     source: Arc::new(TokenFile(file.clone())),
+                    extensions: Vec::new(),
+                });
+            }
+            (None, None) if self.oidc.token_endpoint.is_some() => {
+                return Ok(Credentials::OauthBearer {
+                    source: Arc::new(client_credentials(self.oidc.clone())?),
                     extensions: Vec::new(),
                 });
             }
@@ -130,6 +163,9 @@ impl SaslOptions {
             (Some(token), None, None) => Arc::new(StaticToken(token.into())),
             (None, Some(file), None) => Arc::new(TokenFile(file)),
             (None, None, Some(file)) => Arc::new(TokenFile(file.clone())),
+            (None, None, None) if self.oidc.token_endpoint.is_some() => {
+                Arc::new(client_credentials(login.oidc(&self.oidc)?)?)
+            }
             (None, None, None) => Arc::new(login.unsecured_token()?),
             _ => {
                 return Err(config(
@@ -235,12 +271,48 @@ impl<'a> Login<'a> {
         Ok(token)
     }
 
+    /// With the options of the module, which count where their keys are not set.
+    fn oidc(&self, keys: &OidcOptions) -> Result<OidcOptions, SaslError> {
+        let mut oidc = keys.clone();
+        if oidc.client_id.is_empty() {
+            self.text("clientId").clone_into(&mut oidc.client_id);
+        }
+        if oidc.client_secret == Secret::default() {
+            oidc.client_secret = self.text("clientSecret").into();
+        }
+        let scope = self.option("scope").filter(|scope| !scope.is_empty());
+        oidc.scope = oidc.scope.or_else(|| scope.map(str::to_owned));
+        for (name, value) in &self.jaas.options {
+            oidc.tls
+                .set(name, value.expose())
+                .map_err(|error| config(&error.to_string()))?;
+        }
+        Ok(oidc)
+    }
+
     fn extensions(&self) -> Vec<(String, String)> {
         self.with_prefix("unsecuredLoginExtension_")
             .chain(self.with_prefix("extension_"))
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect()
     }
+}
+
+fn client_credentials(options: OidcOptions) -> Result<ClientCredentials, SaslError> {
+    ClientCredentials::new(options, Arc::new(TcpConnector::default()))
+}
+
+/// Checks the name of a Java class; its package doesn't matter.
+fn class(key: &str, value: &str, known: &[&str]) -> Result<(), KeyError> {
+    let name = value.rsplit('.').next().unwrap_or_default();
+    if value.is_empty() || known.contains(&name) {
+        return Ok(());
+    }
+    let problem = format!(
+        "is `{value}`, but no Java class can be loaded here; known are {}",
+        known.join(" and ")
+    );
+    Err(KeyError::new(key, problem))
 }
 
 fn config(text: &str) -> SaslError {
