@@ -7,22 +7,31 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use sharegroup_wire::DecodeError;
+use sharegroup_wire::message::add_partitions_to_txn::AddPartitionsToTxnRequest;
 use sharegroup_wire::message::alter_share_group_offsets::AlterShareGroupOffsetsRequest;
 use sharegroup_wire::message::api_versions::ApiVersionsRequest;
+use sharegroup_wire::message::create_partitions::CreatePartitionsRequest;
 use sharegroup_wire::message::create_topics::CreateTopicsRequest;
+use sharegroup_wire::message::delete_groups::DeleteGroupsRequest;
 use sharegroup_wire::message::delete_share_group_offsets::DeleteShareGroupOffsetsRequest;
 use sharegroup_wire::message::delete_topics::DeleteTopicsRequest;
 use sharegroup_wire::message::describe_cluster::DescribeClusterRequest;
 use sharegroup_wire::message::describe_configs::DescribeConfigsRequest;
+use sharegroup_wire::message::describe_groups::DescribeGroupsRequest;
 use sharegroup_wire::message::describe_share_group_offsets::DescribeShareGroupOffsetsRequest;
+use sharegroup_wire::message::describe_topic_partitions::DescribeTopicPartitionsRequest;
+use sharegroup_wire::message::end_txn::EndTxnRequest;
 use sharegroup_wire::message::fetch::FetchRequest;
 use sharegroup_wire::message::find_coordinator::FindCoordinatorRequest;
+use sharegroup_wire::message::get_telemetry_subscriptions::GetTelemetrySubscriptionsRequest;
 use sharegroup_wire::message::incremental_alter_configs::IncrementalAlterConfigsRequest;
 use sharegroup_wire::message::init_producer_id::InitProducerIdRequest;
+use sharegroup_wire::message::list_config_resources::ListConfigResourcesRequest;
 use sharegroup_wire::message::list_groups::ListGroupsRequest;
 use sharegroup_wire::message::list_offsets::ListOffsetsRequest;
 use sharegroup_wire::message::metadata::MetadataRequest;
 use sharegroup_wire::message::produce::ProduceRequest;
+use sharegroup_wire::message::push_telemetry::PushTelemetryRequest;
 use sharegroup_wire::message::sasl_authenticate::SaslAuthenticateRequest;
 use sharegroup_wire::message::sasl_handshake::SaslHandshakeRequest;
 use sharegroup_wire::message::share_acknowledge::ShareAcknowledgeRequest;
@@ -105,6 +114,15 @@ pub(crate) fn kinds() -> Vec<Kind> {
         api::<ShareFetchRequest>(),
         api::<ShareGroupDescribeRequest>(),
         api::<ShareGroupHeartbeatRequest>(),
+        api::<AddPartitionsToTxnRequest>(),
+        api::<CreatePartitionsRequest>(),
+        api::<DeleteGroupsRequest>(),
+        api::<DescribeGroupsRequest>(),
+        api::<DescribeTopicPartitionsRequest>(),
+        api::<EndTxnRequest>(),
+        api::<GetTelemetrySubscriptionsRequest>(),
+        api::<ListConfigResourcesRequest>(),
+        api::<PushTelemetryRequest>(),
     ]
     .concat()
 }
