@@ -260,6 +260,29 @@ fn a_missing_output_folder_fails_the_tasks_and_leaves_the_records_to_others() {
     assert_eq!((written.distinct(), written.duplicates()), (1_000, 0));
 }
 
+/// As logrotate does, and somebody who cleans up.
+#[test]
+fn files_that_are_moved_away_while_they_are_written_lose_no_record() {
+    const RECORDS: u64 = 300_000;
+    let Some(kafka) = kafka() else { return };
+    let folder = Folder::new("cli-rotated");
+    create_topic(kafka, "rotated", 2, 1);
+    produce(kafka, &folder, "rotated", RECORDS);
+    let mut run = Run::start(&plan(kafka, &folder, "rotated"));
+    let mut moves = 0;
+    wait_for("the end", Duration::from_secs(120), || {
+        let task = moves % 2;
+        let file = folder.join(&format!("rotated-{task}.out"));
+        let away = folder.join(&format!("away-{moves}.out"));
+        moves += u32::from(std::fs::rename(file, away).is_ok());
+        run.child.try_wait().unwrap().is_some()
+    });
+    assert!(run.wait(Duration::ZERO).success(), "{}", run.log());
+    assert!(moves > 2, "{moves}");
+    assert_says(&run, &["The file was moved or removed"]);
+    assert_eq!(Written::read(&folder).missing(RECORDS), Vec::<u64>::new());
+}
+
 /// `ulimit -f` stands in for a full disk: the write fails in the middle, with no room for the rest.
 #[test]
 fn a_full_disk_fails_the_tasks_and_leaves_the_records_to_others() {
