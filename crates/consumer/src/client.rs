@@ -253,6 +253,8 @@ const KEYS: &[&str] = &[
     #[cfg(feature = "tls")]
     "ssl.protocol",
     #[cfg(feature = "tls")]
+    "ssl.cipher.suites",
+    #[cfg(feature = "tls")]
     "sasl.mechanism",
     #[cfg(feature = "tls")]
     "sasl.jaas.config",
@@ -325,6 +327,7 @@ mod tests {
                 "ssl.truststore.type" | "ssl.keystore.type" => "PEM",
                 "ssl.endpoint.identification.algorithm" => "https",
                 "ssl.enabled.protocols" | "ssl.protocol" => "TLSv1.3",
+                "ssl.cipher.suites" => "TLS_AES_128_GCM_SHA256",
                 "sasl.jaas.config" => "PlainLoginModule required;",
                 "sasl.oauthbearer.token.endpoint.url" => "file:/token",
                 "sasl.oauthbearer.header.urlencode" => "true",

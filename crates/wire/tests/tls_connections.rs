@@ -454,6 +454,64 @@ async fn changed_files_are_taken_up_by_the_next_connection() {
 }
 
 #[tokio::test]
+async fn a_replaced_client_certificate_is_used_by_the_next_connection() {
+    let (authority, old, new) = (
+        Authority::new("ca"),
+        Authority::new("old"),
+        Authority::new("new"),
+    );
+    let demand = |client: &Authority| Demand {
+        client_authorities: Some(client.pem.clone()),
+        old: true,
+    };
+    let old_port = serve_demanding(&authority, demand(&old)).await;
+    let new_port = serve_demanding(&authority, demand(&new)).await;
+    let folder = Folder::new();
+    let write = |authority: &Authority| {
+        let pair = authority.client("alice");
+        folder.write("client.pem", [pair.key, pair.certificate].concat())
+    };
+    let file = write(&old);
+    let connector = connector(options(&[
+        ("ssl.truststore.certificates", &authority.pem),
+        ("ssl.keystore.location", &file),
+    ]));
+    let before = open_with(&connector, "localhost", old_port).await.unwrap();
+    assert!(open_with(&connector, "localhost", new_port).await.is_err());
+
+    write(&new);
+    open_with(&connector, "localhost", new_port).await.unwrap();
+    assert!(open_with(&connector, "localhost", old_port).await.is_err());
+    // What is open stays open.
+    before.call(&MetadataRequest::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn only_the_cipher_suites_of_the_configuration_are_offered() {
+    let authority = Authority::new("ca");
+    let demand = Demand {
+        client_authorities: None,
+        old: true,
+    };
+    let port = serve_demanding(&authority, demand).await;
+    let keys = |suites| {
+        options(&[
+            ("ssl.truststore.certificates", authority.pem.as_str()),
+            ("ssl.cipher.suites", suites),
+        ])
+    };
+    // The key of the server's certificate is one of elliptic curves.
+    works(port, keys("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256")).await;
+    for suites in [
+        "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+        "TLS_AES_128_GCM_SHA256",
+    ] {
+        let error = tls_error("localhost", port, keys(suites)).await;
+        assert!(matches!(error, TlsError::Alert { .. }), "{error:?}");
+    }
+}
+
+#[tokio::test]
 async fn end_of_a_connection_without_close_notify_is_an_end_by_the_broker() {
     let authority = Authority::new("ca");
     let config = server_config(&authority.server(), &Demand::default());

@@ -11,7 +11,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, InconsistentKeys, RootCertStore, SupportedProtocolVersion};
 
 use super::error::{StoreError, TlsError};
-use super::options::{TlsOptions, TlsVersion};
+use super::options::{TlsOptions, TlsVersion, suite_name};
 use super::store::{self, Files};
 use super::stream::{Party, TlsStream};
 use super::verifier::AnyHostName;
@@ -123,7 +123,12 @@ impl TlsOptions {
 }
 
 fn load(options: &TlsOptions, files: Files) -> Result<Loaded, TlsError> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut provider = rustls::crypto::ring::default_provider();
+    if let Some(names) = &options.cipher_suites {
+        let suites = &mut provider.cipher_suites;
+        suites.retain(|suite| names.contains(&suite_name(*suite)));
+    }
+    let provider = Arc::new(provider);
     let verifier = verifier(options, &files, &provider)?;
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&versions(options))

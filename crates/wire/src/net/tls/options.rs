@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use rustls::SupportedCipherSuite;
+use rustls::crypto::ring::ALL_CIPHER_SUITES;
+
 use crate::net::secret::Secret;
 use crate::net::security::KeyError;
 
@@ -40,6 +43,9 @@ pub struct TlsOptions {
     pub verify_host_name: bool,
     /// The versions of TLS that are offered (`ssl.enabled.protocols`). Default both.
     pub enabled_protocols: Vec<TlsVersion>,
+    /// The cipher suites that are offered, by the names that Java and IANA give them
+    /// (`ssl.cipher.suites`). Those that are not spoken here are left out. Default all.
+    pub cipher_suites: Option<Vec<String>>,
 }
 
 impl Default for TlsOptions {
@@ -57,6 +63,7 @@ impl Default for TlsOptions {
             key_password: None,
             verify_host_name: true,
             enabled_protocols: vec![TlsVersion::Tls12, TlsVersion::Tls13],
+            cipher_suites: None,
         }
     }
 }
@@ -100,6 +107,7 @@ impl TlsOptions {
         ALGORITHM,
         "ssl.enabled.protocols",
         "ssl.protocol",
+        CIPHER_SUITES,
     ];
 
     /// Sets the value of one of Kafka's keys; an empty value takes it back. `false` = not one of
@@ -126,12 +134,31 @@ impl TlsOptions {
             "ssl.key.password" => self.key_password = secret(),
             ALGORITHM => self.verify_host_name = verify_host_name(value)?,
             "ssl.enabled.protocols" => self.enabled_protocols = versions(key, value)?,
+            CIPHER_SUITES => self.cipher_suites = cipher_suites(value)?,
             "ssl.protocol" if value == "TLS" => {}
             "ssl.protocol" => drop(versions(key, value)?),
             _ => return Ok(false),
         }
         Ok(true)
     }
+}
+
+const CIPHER_SUITES: &str = "ssl.cipher.suites";
+
+/// The name that Java and IANA give a cipher suite.
+pub(super) fn suite_name(suite: SupportedCipherSuite) -> String {
+    format!("{:?}", suite.suite()).replacen("TLS13_", "TLS_", 1)
+}
+
+fn cipher_suites(value: &str) -> Result<Option<Vec<String>>, KeyError> {
+    let names = value.split(',').map(str::trim).filter(|n| !n.is_empty());
+    let names: Vec<String> = names.map(str::to_owned).collect();
+    let known: Vec<_> = ALL_CIPHER_SUITES.iter().copied().map(suite_name).collect();
+    if !names.is_empty() && !names.iter().any(|name| known.contains(name)) {
+        let problem = format!("has none of the suites spoken here: {}", known.join(", "));
+        return Err(KeyError::new(CIPHER_SUITES, problem));
+    }
+    Ok(Some(names).filter(|names| !names.is_empty()))
 }
 
 const ALGORITHM: &str = "ssl.endpoint.identification.algorithm";
@@ -197,6 +224,7 @@ mod tests {
                 "ssl.truststore.type" | "ssl.keystore.type" => "PEM",
                 ALGORITHM => "https",
                 "ssl.enabled.protocols" | "ssl.protocol" => "TLSv1.3",
+                CIPHER_SUITES => "TLS_AES_128_GCM_SHA256",
                 key if key.contains("password") || key.ends_with("key") => "hush",
                 _ => "x",
             };
@@ -204,6 +232,24 @@ mod tests {
         }
         assert_eq!(options.set("ssl.unknown", "x"), Ok(false));
         assert!(!format!("{options:?}").contains("hush"));
+    }
+
+    #[test]
+    fn cipher_suites_have_javas_names_and_one_at_least_is_spoken() {
+        let mut options = TlsOptions::default();
+        let list = "TLS_AES_256_GCM_SHA384, TLS_RSA_WITH_AES_128_CBC_SHA";
+        options.set(CIPHER_SUITES, list).unwrap();
+        let names = options.cipher_suites.clone().unwrap();
+        assert_eq!(names.first().unwrap(), "TLS_AES_256_GCM_SHA384");
+        let error = options.set(CIPHER_SUITES, "TLS_RSA_WITH_AES_128_CBC_SHA");
+        let error = error.unwrap_err().to_string();
+        assert!(
+            error.contains("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256")
+                && error.contains("TLS_CHACHA20_POLY1305_SHA256"),
+            "{error}"
+        );
+        options.set(CIPHER_SUITES, "").unwrap();
+        assert_eq!(options, TlsOptions::default());
     }
 
     #[test]
