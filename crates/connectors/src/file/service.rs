@@ -28,6 +28,8 @@ pub(super) struct LineFile {
     identity: (u64, u64),
     /// Where our last append ended: as long as the file ends there, it ends with a whole line.
     end: u64,
+    /// Whether the file's entry in its folder is on the disk.
+    entry_is_synced: bool,
     /// Why a file that was left could not be forced to the disk.
     unsynced: Option<io::Error>,
 }
@@ -55,6 +57,7 @@ impl LineFile {
             path: path.to_owned(),
             identity: identity(&opened),
             end: 0,
+            entry_is_synced: false,
             unsynced: None,
         })
     }
@@ -114,13 +117,26 @@ impl LineFile {
         })
     }
 
-    /// Forces everything appended so far to the disk.
+    /// Forces everything appended so far to the disk; without its entry in the folder a new file
+    /// would be gone after a power cut.
     pub(super) fn sync(&mut self) -> Result<(), Trouble> {
-        let synced = match self.unsynced.take() {
-            Some(error) => Err(error),
-            None => self.file.sync_data(),
-        };
-        synced.map_err(|error| Trouble::writing(&self.path, error))
+        self.try_sync()
+            .map_err(|error| Trouble::writing(&self.path, error))
+    }
+
+    fn try_sync(&mut self) -> io::Result<()> {
+        if let Some(error) = self.unsynced.take() {
+            return Err(error);
+        }
+        self.file.sync_data()?;
+        if !self.entry_is_synced {
+            match File::open(folder(&self.path)).and_then(|folder| folder.sync_all()) {
+                // Not every file system syncs folders, and not every folder may be read.
+                Err(error) if !is_a_refusal(error.kind()) => return Err(error),
+                _ => self.entry_is_synced = true,
+            }
+        }
+        Ok(())
     }
 
     /// Whether the path leads to the open file.
@@ -136,7 +152,7 @@ impl LineFile {
     fn reopen(&mut self) -> Result<(), Trouble> {
         let mut new = Self::open(&self.path)?;
         // What is in the old one may be waiting for a flush.
-        new.unsynced = self.file.sync_data().err().or(self.unsynced.take());
+        new.unsynced = self.try_sync().err();
         *self = new;
         tracing::warn!(
             file = %self.path.display(),
@@ -235,11 +251,22 @@ fn write(mut file: &File, lines: &[u8]) -> (usize, Option<io::Error>) {
     (written, None)
 }
 
-fn open_trouble(path: &Path, error: io::Error) -> Trouble {
-    let folder = match path.parent() {
+fn folder(path: &Path) -> &Path {
+    match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
-    };
+    }
+}
+
+const fn is_a_refusal(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::InvalidInput | ErrorKind::Unsupported | ErrorKind::PermissionDenied
+    )
+}
+
+fn open_trouble(path: &Path, error: io::Error) -> Trouble {
+    let folder = folder(path);
     let shown = path.display();
     let message = if error.kind() == ErrorKind::NotFound && !folder.is_dir() {
         format!(
