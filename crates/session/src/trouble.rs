@@ -58,8 +58,10 @@ impl Troubles {
         self.current.retain(|(subject, _)| !is_over(subject));
     }
 
-    /// The latest that isn't over.
-    pub(crate) fn latest(&self) -> Option<&Warning> {
-        self.current.last().map(|(_, warning)| warning)
+    /// The latest that isn't over and passes `concerns`.
+    pub(crate) fn latest(&self, concerns: impl Fn(&Subject) -> bool) -> Option<&Warning> {
+        let mut latest = self.current.iter().rev();
+        let found = latest.find(|(subject, _)| concerns(subject));
+        found.map(|(_, warning)| warning)
     }
 }

@@ -674,3 +674,22 @@ fn every_release_without_the_applications_word_is_told_and_no_other() {
     assert_eq!(world.clients[0].told(place, Ok(Release)).len(), 8);
     world.check();
 }
+
+#[test]
+fn a_problem_ends_with_what_it_is_about() {
+    let (mut world, place) = World::with_client(1, |_| {});
+    world.cluster.produce(place, 5);
+    world.run_until_held(5);
+    assert_eq!(world.clients[0].core.problem(), None);
+    world.cut(0, BrokerId(1));
+    world.run_until(60 * SECOND, "a problem", |world| {
+        world.clients[0].core.problem().is_some()
+    });
+    world.run_until(60 * SECOND, "its end", |world| {
+        world.clients[0].core.problem().is_none()
+    });
+    world.run_until_held(5);
+    world.settle_all(Accept);
+    world.close(0);
+    world.check();
+}

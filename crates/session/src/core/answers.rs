@@ -183,12 +183,13 @@ impl SessionCore {
 
     /// Until the answer says otherwise: a partition without records isn't in it.
     fn fetches_go_well(&mut self, broker: BrokerId) {
-        let Self {
-            sessions, troubles, ..
-        } = self;
-        if let Some(session) = sessions.get(&broker) {
-            troubles.over(|subject| matches!(subject, Subject::Fetch(partition) if session.contains.contains(partition)));
-        }
+        let Some(session) = self.sessions.get(&broker) else {
+            return;
+        };
+        self.troubles.over(|subject| match subject {
+            Subject::Fetch(partition) => session.contains.contains(partition),
+            _ => false,
+        });
     }
 
     fn closed_session(&mut self, now: Instant, broker: BrokerId) {

@@ -209,7 +209,10 @@ impl SessionCore {
     /// The latest trouble that is retried and isn't over.
     #[must_use]
     pub fn problem(&self) -> Option<&Warning> {
-        self.troubles.latest()
+        self.troubles.latest(|subject| match subject {
+            Subject::Leader(broker) | Subject::Quota(broker) => self.sessions.contains_key(broker),
+            _ => true,
+        })
     }
 
     /// The assigned partitions and how far they are.
@@ -620,6 +623,8 @@ impl SessionCore {
         self.book.lose_all(AckFailure::SessionEnded, |acquisition| {
             acquisition.broker == broker
         });
+        self.troubles
+            .over(|subject| matches!(subject, Subject::Acknowledgements(_)));
         self.topology.refresh(now);
         if was_open && self.phase == Phase::Running {
             self.warn(
