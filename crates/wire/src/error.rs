@@ -47,9 +47,18 @@ pub enum DecodeError {
     /// Text that is not UTF-8.
     #[error("text is not valid UTF-8")]
     InvalidUtf8,
-    /// Tagged fields that are not in ascending order, or more than
+    /// More tagged fields in one section than
     /// [`TAGGED_FIELDS_MAX`](crate::limits::TAGGED_FIELDS_MAX).
-    #[error("tagged field {tag} is out of order or one too many")]
+    #[error(
+        "{count} tagged fields where {} are allowed (limits::TAGGED_FIELDS_MAX)",
+        crate::limits::TAGGED_FIELDS_MAX
+    )]
+    TooManyTaggedFields {
+        /// The claimed number.
+        count: u32,
+    },
+    /// Tagged fields that are not in ascending order.
+    #[error("tagged field {tag} is out of order")]
     TaggedFields {
         /// The tag at fault.
         tag: u32,
@@ -69,7 +78,9 @@ pub enum DecodeError {
         left: usize,
     },
     /// A frame larger than the limit.
-    #[error("frame of {size} bytes exceeds the limit of {limit} bytes (limits::FRAME_BYTES_MAX)")]
+    #[error(
+        "frame of {size} bytes exceeds the limit of {limit} bytes (limits::FRAME_BYTES_MAX, set by ConnectionOptions::frame_bytes_max; a smaller fetch.max.bytes makes smaller answers)"
+    )]
     FrameTooLarge {
         /// Claimed size in bytes.
         size: u64,

@@ -159,8 +159,11 @@ impl<'a> Reader<'a> {
         mut known: impl FnMut(u32, &mut Self) -> Result<bool, DecodeError>,
     ) -> Result<(), DecodeError> {
         let count = self.uvarint()?;
+        if count > TAGGED_FIELDS_MAX {
+            return Err(DecodeError::TooManyTaggedFields { count });
+        }
         // A tag and a size take at least two bytes.
-        if count > TAGGED_FIELDS_MAX || count as usize > self.left() / 2 {
+        if count as usize > self.left() / 2 {
             return Err(DecodeError::CountTooLarge {
                 what: "tagged fields",
                 count: u64::from(count),
@@ -492,6 +495,19 @@ mod tests {
             ),
             "{error}"
         );
+    }
+
+    #[test]
+    fn b_022_more_tagged_fields_than_the_limit_are_refused_by_its_name() {
+        let mut bytes = BytesMut::new();
+        write_uvarint(TAGGED_FIELDS_MAX + 1, &mut bytes);
+        bytes.resize(10_000, 0);
+        let bytes = bytes.freeze();
+        let error = Reader::new(&bytes).tagged_fields(|_, _| Ok(false));
+        let error = error.unwrap_err();
+        let count = TAGGED_FIELDS_MAX + 1;
+        assert_eq!(error, DecodeError::TooManyTaggedFields { count });
+        assert!(error.to_string().contains("TAGGED_FIELDS_MAX"), "{error}");
     }
 
     #[test]

@@ -30,7 +30,7 @@ impl DecompressLimits {
     };
 
     /// Default of [`decompressed_bytes_max`](Self::decompressed_bytes_max): 128 MiB.
-    pub const DECOMPRESSED_BYTES_MAX: usize = 128 * 1024 * 1024;
+    pub const DECOMPRESSED_BYTES_MAX: usize = crate::limits::DECOMPRESSED_BYTES_MAX;
 
     /// Limits with another cap on the decompressed size, in bytes.
     #[must_use]

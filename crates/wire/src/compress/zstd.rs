@@ -10,12 +10,10 @@ use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use super::DecompressError;
 use super::output::Output;
 use super::xxhash::xxh64;
+use crate::limits::ZSTD_WINDOW_BYTES_MAX;
 
 /// Bytes that are decoded before they are moved to the output.
 const STEP_BYTES: usize = 1024 * 1024;
-/// Largest window that a frame may declare: what zstd itself accepts when streaming. A small frame
-/// may declare a large window, so this is not tied to the cap.
-const WINDOW_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
 /// Reads one frame or several, with or without content size, and skips skippable frames.
 pub(super) fn decompress(input: &[u8], out: &mut Output) -> Result<(), DecompressError> {
@@ -34,7 +32,7 @@ fn frames(mut rest: &[u8], out: &mut Output) -> Result<(), DecompressError> {
     while !rest.is_empty() {
         // A new decoder per frame: a used one reserves the declared window at once.
         let mut decoder = FrameDecoder::new();
-        decoder.set_max_window_size(WINDOW_BYTES_MAX);
+        decoder.set_max_window_size(ZSTD_WINDOW_BYTES_MAX);
         match decoder.init(&mut rest) {
             Ok(()) => frame(&mut decoder, &mut rest, out)?,
             Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {

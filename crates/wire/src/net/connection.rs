@@ -12,7 +12,7 @@ use {std::sync::Weak, tokio::sync::OwnedSemaphorePermit, tokio::time::sleep};
 use crate::frame::{decode_response, encode_request};
 #[cfg(feature = "tls")]
 use crate::limits::TOKEN_WAIT_MAX;
-use crate::limits::{FRAME_BYTES_MAX, IN_FLIGHT_REQUESTS_MAX};
+use crate::limits::{FRAME_BYTES_MAX, IN_FLIGHT_REQUESTS_MAX, REQUEST_TIMEOUT, SETUP_TIMEOUT};
 use crate::message::Request;
 use crate::net::address::Address;
 use crate::net::connector::Connector;
@@ -55,8 +55,8 @@ impl Default for ConnectionOptions {
     fn default() -> Self {
         Self {
             client_id: None,
-            request_timeout: Duration::from_secs(30),
-            setup_timeout: Duration::from_secs(10),
+            request_timeout: REQUEST_TIMEOUT,
+            setup_timeout: SETUP_TIMEOUT,
             in_flight_max: IN_FLIGHT_REQUESTS_MAX,
             idle_max: None,
             frame_bytes_max: FRAME_BYTES_MAX,

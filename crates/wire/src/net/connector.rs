@@ -12,7 +12,7 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::limits::DNS_ANSWERS_MAX;
+use crate::limits::{CONNECT_HEAD_START, DNS_ANSWERS_MAX};
 use crate::net::address::Address;
 
 /// A byte stream in both directions.
@@ -47,7 +47,7 @@ pub struct TcpConnector {
 impl Default for TcpConnector {
     fn default() -> Self {
         Self {
-            head_start: Duration::from_millis(250),
+            head_start: CONNECT_HEAD_START,
         }
     }
 }

@@ -5,17 +5,15 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::client::conn::http1;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::{Request, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::JoinSet;
 
+use crate::limits::TOKEN_ANSWER_HEAD_BYTES_MAX;
 use crate::net::connector::BoxStream;
-
-/// Largest head of an answer, in bytes: hyper takes no less.
-const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// Sends a request and reads its answer, whose body has at most `body_bytes_max` bytes. The caller
 /// sets the deadline by dropping the future.
@@ -25,7 +23,7 @@ pub(super) async fn exchange(
     body_bytes_max: usize,
 ) -> io::Result<(StatusCode, Bytes)> {
     let (mut sender, connection) = http1::Builder::new()
-        .max_buf_size(HEAD_BYTES_MAX)
+        .max_buf_size(TOKEN_ANSWER_HEAD_BYTES_MAX)
         .handshake(HttpStream(stream))
         .await
         .map_err(io::Error::other)?;
@@ -38,7 +36,15 @@ pub(super) async fn exchange(
         .map_err(io::Error::other)?;
     let status = answer.status();
     let body = Limited::new(answer.into_body(), body_bytes_max);
-    let body = body.collect().await.map_err(io::Error::other)?;
+    let body = body.collect().await.map_err(|error| {
+        if error.is::<LengthLimitError>() {
+            io::Error::other(format!(
+                "an answer of more than {body_bytes_max} bytes (limits::TOKEN_ANSWER_BYTES_MAX)"
+            ))
+        } else {
+            io::Error::other(error)
+        }
+    })?;
     Ok((status, body.to_bytes()))
 }
 

@@ -40,7 +40,7 @@ const CONTROL: i16 = 1 << 5;
 impl RecordBatchBuilder {
     /// Largest batch that is built, in bytes before compression: 1 GiB, far above any broker's
     /// `message.max.bytes`, so that no size in a batch overflows.
-    pub const BYTES_MAX: usize = 1024 * 1024 * 1024;
+    pub const BYTES_MAX: usize = crate::limits::BATCH_BUILT_BYTES_MAX;
 
     /// An empty batch without a producer id.
     #[must_use]

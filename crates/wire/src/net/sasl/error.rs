@@ -90,7 +90,9 @@ pub enum SaslError {
         mechanism: &'static str,
     },
     /// A number of iterations that is too small to protect the password or too large to compute.
-    #[error("{mechanism}: the server asks for {received} iterations, allowed are {min} to {max}")]
+    #[error(
+        "{mechanism}: the server asks for {received} iterations, allowed are {min} to {max} (limits::SCRAM_ITERATIONS_MIN, SCRAM_ITERATIONS_MAX)"
+    )]
     Iterations {
         /// The mechanism.
         mechanism: &'static str,

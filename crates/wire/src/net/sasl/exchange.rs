@@ -11,6 +11,7 @@ use super::scram::{self, Expected, Scram};
 use super::{random_fraction, shown};
 use crate::error_code::ErrorCode;
 use crate::frame::decode_response;
+use crate::limits::SASL_MECHANISMS_SHOWN_MAX;
 use crate::message::Request;
 use crate::message::sasl_authenticate::{
     AuthBytes, SaslAuthenticateRequest, SaslAuthenticateResponse,
@@ -23,9 +24,6 @@ use crate::net::secret::Secret;
 
 /// The version of SaslHandshake after which the mechanism's messages come in requests (KIP-152).
 const HANDSHAKE_VERSION: i16 = 1;
-
-/// Most of a broker's mechanisms that an error names.
-const MECHANISMS_SHOWN: usize = 16;
 
 /// Kafka's brokers refuse to be asked again sooner.
 const SESSION_MIN: Duration = Duration::from_secs(1);
@@ -123,7 +121,7 @@ impl Exchange<'_> {
                 enabled: answer
                     .mechanisms
                     .iter()
-                    .take(MECHANISMS_SHOWN)
+                    .take(SASL_MECHANISMS_SHOWN_MAX)
                     .map(|name| shown(name))
                     .collect(),
             }),

@@ -38,15 +38,13 @@ pub use options::SaslOptions;
 #[cfg(feature = "tls")]
 pub(super) use exchange::{authenticate, reauthenticate_after};
 
-/// Most characters of a peer's text in an error.
-#[cfg(feature = "tls")]
-const TEXT_SHOWN: usize = 500;
-
 /// A peer's text, fit for a log line.
 #[cfg(feature = "tls")]
 fn shown(text: &str) -> String {
     let printable = text.chars().filter(|character| !character.is_control());
-    printable.take(TEXT_SHOWN).collect()
+    printable
+        .take(crate::limits::PEER_TEXT_CHARACTERS_MAX)
+        .collect()
 }
 
 /// From 0 to 1.

@@ -53,7 +53,9 @@ impl TokenFile {
             .read_to_string(&mut text)
             .map_err(|error| failed(&error.to_string()))?;
         if text.len() as u64 > TOKEN_FILE_BYTES_MAX {
-            return Err(failed("too large for a token"));
+            return Err(failed(&format!(
+                "larger than {TOKEN_FILE_BYTES_MAX} bytes (limits::TOKEN_FILE_BYTES_MAX)"
+            )));
         }
         match text.trim() {
             "" => Err(failed("empty")),

@@ -271,8 +271,8 @@ impl Shared {
     /// How long a token is valid: what it says itself, else what the answer says. One that says
     /// nothing is not kept.
     fn lifetime(&self, token: &str, answer: Option<&Value>) -> Result<Duration, SaslError> {
-        // A day's worth of digits more would make no difference, and some clocks overflow.
-        const LIFETIME_MAX: f64 = 10.0 * 365.0 * 86_400.0;
+        // Longer than any process runs, and short enough for every clock.
+        const TEN_YEARS: f64 = 10.0 * 365.0 * 86_400.0;
         let seconds = match claim(token, "exp") {
             Some(expires) => {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -289,7 +289,7 @@ impl Shared {
                 .and_then(|answer| answer.get("expires_in")?.as_f64())
                 .unwrap_or(0.0),
         };
-        Ok(Duration::from_secs_f64(seconds.clamp(0.0, LIFETIME_MAX)))
+        Ok(Duration::from_secs_f64(seconds.clamp(0.0, TEN_YEARS)))
     }
 
     fn failed(&self, what: &str) -> SaslError {

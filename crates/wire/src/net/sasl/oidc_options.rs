@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::limits::TOKEN_ENDPOINT_TIMEOUT;
 use crate::net::secret::Secret;
 use crate::net::security::KeyError;
 use crate::net::tls::TlsOptions;
@@ -54,8 +55,8 @@ impl Default for OidcOptions {
             client_secret: Secret::default(),
             scope: None,
             urlencode_header: false,
-            connect_timeout: Duration::from_secs(10),
-            read_timeout: Duration::from_secs(10),
+            connect_timeout: TOKEN_ENDPOINT_TIMEOUT,
+            read_timeout: TOKEN_ENDPOINT_TIMEOUT,
             retry_backoff: Duration::from_millis(100),
             retry_backoff_max: Duration::from_secs(10),
             refresh_window_factor: 0.8,

@@ -26,6 +26,8 @@ pub(super) enum Failure {
     Malformed,
     /// Encrypted in a way that isn't known here: the object identifier.
     Unknown(String),
+    /// More than the limit, or none.
+    Iterations(u32),
     /// The password doesn't fit.
     WrongPassword,
 }
@@ -126,5 +128,5 @@ fn derive(mut derivation: Der<'_>, password: &str, key: &mut [u8]) -> Result<(),
 pub(super) fn iterations(count: u32) -> Result<NonZeroU32, Failure> {
     NonZeroU32::new(count)
         .filter(|count| count.get() <= KEY_DERIVATION_ITERATIONS_MAX)
-        .ok_or(Failure::Malformed)
+        .ok_or(Failure::Iterations(count))
 }

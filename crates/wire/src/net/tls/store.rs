@@ -13,7 +13,7 @@ use super::error::StoreError;
 use super::options::{StoreType, TlsOptions};
 use super::pbes2::{self, Failure};
 use super::{pem, pkcs12};
-use crate::limits::STORE_FILE_BYTES_MAX;
+use crate::limits::{KEY_DERIVATION_ITERATIONS_MAX, STORE_FILE_BYTES_MAX};
 use crate::net::secret::Secret;
 
 const TRUSTSTORE: &str = "ssl.truststore.location";
@@ -58,7 +58,7 @@ fn read(key: &'static str, file: &Path) -> Result<Vec<u8>, StoreError> {
         if bytes.len() as u64 > STORE_FILE_BYTES_MAX {
             return Err(io::Error::new(
                 io::ErrorKind::FileTooLarge,
-                format!("larger than {STORE_FILE_BYTES_MAX} bytes"),
+                format!("larger than {STORE_FILE_BYTES_MAX} bytes (limits::STORE_FILE_BYTES_MAX)"),
             ));
         }
         Ok(bytes)
@@ -297,6 +297,7 @@ impl<'a> Store<'a> {
         );
         contents.map_err(|failure| match failure {
             Failure::Malformed => self.malformed("damaged PKCS12 store"),
+            Failure::Iterations(count) => self.malformed(&too_many(count)),
             Failure::Unknown(cipher) => StoreError::Pkcs12Cipher {
                 place: self.place(),
                 file: self.file(),
@@ -373,6 +374,7 @@ fn decrypt(
     };
     let key = pbes2::decrypt_key(contents, text.expose()).map_err(|failure| match failure {
         Failure::Malformed => store.malformed("damaged private key"),
+        Failure::Iterations(count) => store.malformed(&too_many(count)),
         Failure::Unknown(cipher) => StoreError::KeyCipher {
             place: store.place(),
             cipher,
@@ -380,6 +382,12 @@ fn decrypt(
         Failure::WrongPassword => store.password_error(KEY_PASSWORD, password),
     })?;
     Ok(PrivatePkcs8KeyDer::from(key).into())
+}
+
+fn too_many(iterations: u32) -> String {
+    format!(
+        "{iterations} iterations to derive its key, allowed are 1 to {KEY_DERIVATION_ITERATIONS_MAX} (limits::KEY_DERIVATION_ITERATIONS_MAX)"
+    )
 }
 
 fn place(key: &str, file: Option<&Path>) -> String {
