@@ -91,6 +91,13 @@ fn a_broker_that_is_not_reachable_is_named_while_retrying_until_the_startup_time
     assert_eq!(status.code(), Some(1));
     assert!(start.elapsed() >= Duration::from_secs(4));
     assert_says(&run, &[&address, "failed"]);
+    // Every task fails for one reason, which is said once.
+    assert_eq!(
+        run.log().matches("not done within").count(),
+        1,
+        "{}",
+        run.log()
+    );
 }
 
 #[test]
@@ -315,7 +322,13 @@ fn a_full_disk_fails_the_tasks_and_leaves_the_records_to_others() {
         let mut again = Run::spawn(limited(), folder.join(&format!("again-{start}.log")));
         let status = again.wait(Duration::from_secs(60));
         assert_eq!(status.code(), Some(1), "{status}\n{}", again.log());
-        assert_says(&again, &["could not start", "ulimit -f"]);
+        assert_says(&again, &["failed: ", "ulimit -f"]);
+        // Each of the two tasks says why at most once.
+        assert!(
+            again.log().matches("ulimit -f").count() <= 2,
+            "{}",
+            again.log()
+        );
         assert!(!again.log().contains("is released"), "{}", again.log());
     }
 

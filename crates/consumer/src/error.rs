@@ -239,11 +239,12 @@ impl SettleError {
     }
 }
 
-/// A duration as people say it: whole seconds, or milliseconds below ten.
+/// A duration as people say it: whole seconds where that is near enough, else milliseconds.
 fn shown(duration: Duration) -> String {
     let ms = (duration.as_micros() + 500) / 1000;
-    if ms.is_multiple_of(1000) || ms >= 10_000 {
-        format!("{}s", (ms + 500) / 1000)
+    let seconds = (ms + 500) / 1000;
+    if ms >= 10_000 || ms.abs_diff(seconds * 1000) * 100 < ms {
+        format!("{seconds}s")
     } else {
         format!("{ms}ms")
     }
@@ -258,6 +259,7 @@ mod tests {
         for (duration, text) in [
             (Duration::from_secs(60), "60s"),
             (Duration::from_nanos(4_999_874_321), "5s"),
+            (Duration::from_millis(3002), "3s"),
             (Duration::from_nanos(29_123_456_789), "29s"),
             (Duration::from_micros(1_234_567), "1235ms"),
         ] {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{OnceCell, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::config::{AcknowledgementMode, ConnectorConfig, ConsumerSettings, WorkerConfig};
 use crate::connector::{DynSinkTask, TaskContext};
@@ -100,9 +100,11 @@ impl Worker {
         connectors: Vec<ConnectorConfig>,
     ) -> Self {
         let (changes, seen) = watch::channel(());
+        let tasks: u32 = connectors.iter().map(|config| config.tasks_max).sum();
+        let at_work = watch::Sender::new(tasks);
         let connectors = connectors
             .into_iter()
-            .map(|config| start_connector(&cluster, worker, config, &changes))
+            .map(|config| start_connector(&cluster, worker, config, &changes, &at_work))
             .collect();
         Self {
             connectors,
@@ -302,6 +304,7 @@ fn start_connector<C: Cluster>(
     worker: &WorkerConfig,
     config: ConnectorConfig,
     changes: &watch::Sender<()>,
+    at_work: &watch::Sender<u32>,
 ) -> RunningConnector {
     let config = Arc::new(config);
     tracing::info!(
@@ -327,7 +330,7 @@ fn start_connector<C: Cluster>(
                 flush_interval: worker.flush_interval,
                 shutdown_timeout: worker.shutdown_timeout,
             };
-            let handle = tokio::spawn(run_task(setup));
+            let handle = tokio::spawn(run_task(setup, at_work.clone()));
             let handle = tokio::sync::Mutex::new(Some(handle));
             RunningTask {
                 shared,
@@ -340,30 +343,49 @@ fn start_connector<C: Cluster>(
 }
 
 /// Runs a task to its end; a fault of this runtime's own fails the task as well.
-async fn run_task<C: Cluster>(setup: TaskSetup<C>) {
+async fn run_task<C: Cluster>(setup: TaskSetup<C>, at_work: watch::Sender<u32>) {
     let shared = Arc::clone(&setup.shared);
-    let task = tokio::spawn(drive(setup));
-    if let Err(error) = task.await {
-        let text = error.try_into_panic().map_or_else(
-            |error| error.to_string(),
-            |payload| panic_text(payload.as_ref()),
-        );
-        tracing::error!(error = text, "A task ended by a fault of the runtime.");
-        shared.fail(format!("fault of the runtime: {text}"));
+    let name = task_name(&setup.config, shared.index);
+    let started = tokio::spawn(drive(setup)).await;
+    at_work.send_modify(|tasks| *tasks = tasks.saturating_sub(1));
+    match started {
+        Ok(Ok(())) => {}
+        Ok(Err(trace)) => log_failed_start(&name, &trace, &at_work).await,
+        Err(error) => {
+            let text = error.try_into_panic().map_or_else(
+                |error| error.to_string(),
+                |payload| panic_text(payload.as_ref()),
+            );
+            tracing::error!(error = text, "A task ended by a fault of the runtime.");
+            shared.fail(format!("fault of the runtime: {text}"));
+        }
     }
 }
 
-async fn drive<C: Cluster>(setup: TaskSetup<C>) {
+/// Runs a task. An error: it could not start.
+async fn drive<C: Cluster>(setup: TaskSetup<C>) -> Result<(), String> {
     match make(&setup).await {
         Ok(Some(task)) => task.run().await,
         Ok(None) => setup.shared.set_state(TaskState::Stopped),
         Err(trace) => {
-            let task = task_name(&setup.config, setup.shared.index);
-            tracing::error!(task, error = trace, "The task could not start.");
-            setup.shared.fail(trace);
+            setup.shared.fail(trace.clone());
+            return Err(trace);
         }
     }
+    Ok(())
 }
+
+/// Says why a task could not start, while others go on. Where all end, whoever runs the worker says why.
+async fn log_failed_start(task: &str, trace: &str, at_work: &watch::Sender<u32>) {
+    let mut at_work = at_work.subscribe();
+    let all_ended = at_work.wait_for(|tasks| *tasks == 0);
+    if timeout(STARTS_APART, all_ended).await.is_err() {
+        tracing::error!(task, error = trace, "The task could not start.");
+    }
+}
+
+/// Tasks that fail for the same reason fail within this time.
+const STARTS_APART: Duration = Duration::from_secs(1);
 
 /// Starts the sink, prepares and joins the group. `None` = told to stop meanwhile.
 async fn make<C: Cluster>(
