@@ -3,16 +3,19 @@
 #![cfg(feature = "tls")]
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
+#[path = "security/provider.rs"]
+mod provider;
 mod security;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use provider::{Provider, Reply};
 use security::broker::{Broker, MECHANISMS, client, sasl, ssl};
 use security::{Authority, Log};
 use sharegroup_wire::ErrorCode;
 use sharegroup_wire::message::metadata::MetadataRequest;
-use sharegroup_wire::net::sasl::SaslError;
+use sharegroup_wire::net::sasl::{SaslError, TokenSource, UnsecuredToken};
 use sharegroup_wire::net::tls::TlsError;
 use sharegroup_wire::net::{
     Address, ConnectError, Connection, ConnectionOptions, SecurityConfig, TcpConnector,
@@ -39,7 +42,7 @@ async fn open(port: u16, keys: &[(&str, String)]) -> Result<Connection, ConnectE
     let opened = Connection::open(&*connector, &Address::new("localhost", port), &options).await;
     let shown = format!("{config:?} {connector:?} {options:?} {opened:?}");
     assert!(
-        !shown.contains("secret") && !shown.contains("PRIVATE"),
+        !shown.contains("-secret") && !shown.contains("PRIVATE"),
         "{shown}"
     );
     opened
@@ -56,7 +59,7 @@ async fn works(name: &str, port: u16, keys: &[(&str, String)]) {
 
 async fn refused(port: u16, keys: &[(&str, String)]) -> ConnectError {
     let error = open(port, keys).await.unwrap_err();
-    assert!(!error.to_string().contains("secret"), "{error}");
+    assert!(!error.to_string().contains("-secret"), "{error}");
     error
 }
 
@@ -97,6 +100,7 @@ async fn every_way_to_secure_a_connection_works_with_a_real_broker() {
     }
     wrong_certificates(&broker).await;
     wrong_credentials(&broker).await;
+    token_of_a_provider(&broker).await;
     sessions(&broker).await;
 }
 
@@ -170,6 +174,41 @@ async fn wrong_credentials(broker: &Broker) {
     let keys = sasl("SASL_PLAINTEXT", "PLAIN", "alice-secret");
     let error = sasl_refused(broker.plaintext, &keys).await;
     assert_eq!(error, SaslError::NotSasl);
+}
+
+/// OAUTHBEARER with tokens of an OIDC provider, over TLS to both.
+async fn token_of_a_provider(broker: &Broker) {
+    let token = UnsecuredToken::new("alice").token().await.unwrap();
+    let answer = format!(r#"{{"access_token":"{}"}}"#, token.expose());
+    let replies = vec![Reply::ok(answer)];
+    let provider = Provider::start(&broker.authority.server(), replies).await;
+    let (trust, file) = broker.trust();
+    let keys = |secret: &str| {
+        let jaas = format!(
+            "OAuthBearerLoginModule required clientId=\"alice\" clientSecret=\"{secret}\" {trust}=\"{file}\";"
+        );
+        let mut keys = sasl("SASL_SSL", "OAUTHBEARER", "");
+        keys[2].1 = jaas;
+        keys.extend([
+            broker.trust(),
+            ("sasl.oauthbearer.token.endpoint.url", provider.url()),
+        ]);
+        keys
+    };
+    works("OIDC", broker.sasl_ssl, &keys("client-secret")).await;
+    assert_eq!(provider.asked().len(), 1);
+    // The provider says no: the broker isn't even asked.
+    let body = r#"{"error":"invalid_client","error_description":"not wrong-secret"}"#;
+    let refusing = vec![Reply::status(401, body)];
+    let provider = Provider::start(&broker.authority.server(), refusing).await;
+    let mut keys = keys("wrong-secret");
+    keys.retain(|(key, _)| *key != "sasl.oauthbearer.token.endpoint.url");
+    keys.push(("sasl.oauthbearer.token.endpoint.url", provider.url()));
+    let error = sasl_refused(broker.sasl_ssl, &keys).await;
+    assert!(
+        matches!(error, SaslError::TokenRefused { status: 401, .. }) && !error.is_retriable(),
+        "{error}"
+    );
 }
 
 /// B-110: sessions of 3 s, used for 7 s, all mechanisms at once.
