@@ -52,55 +52,85 @@ const NOT_NATIVE: [&str; 4] = ["linux-raw-sys", "windows-sys", "js-sys", "web-sy
 /// Crates that compile or find C code in a build script.
 const NATIVE_BUILD: [&str; 5] = ["cc", "cmake", "bindgen", "pkg-config", "vcpkg"];
 
+/// The one crate with C and assembler of its own: the cryptography of the feature `tls`.
+const CRYPTOGRAPHY: &str = "ring";
+
+/// What must not be in the tree of the session crate, which does no input and output.
+const NOT_IN_SESSION: [&str; 3] = ["tokio", "rustls", CRYPTOGRAPHY];
+
 pub(crate) fn check(context: &Context) -> anyhow::Result<Count> {
     let metadata =
         context.output(&mut context.cargo(["metadata", "--no-deps", "--format-version", "1"]))?;
     let complaints = wrong_edges(&serde_json::from_str(&metadata)?)?;
     ensure!(complaints.is_empty(), "{}", complaints.join("\n"));
-    let tree = context.cargo([
-        "tree",
-        "-p",
-        "sharegroup-session",
-        "-e",
-        "normal",
-        "--prefix",
-        "none",
-        "-f",
-        "{p}",
-    ]);
-    let tree = context.output(&mut { tree })?;
+    let session = tree(context, &["-p", "sharegroup-session", "-e", "normal"])?;
+    let wrong: Vec<_> = names(&session)
+        .filter(|name| NOT_IN_SESSION.contains(name))
+        .collect();
     ensure!(
-        !names(&tree).any(|name| name == "tokio"),
-        "sharegroup-session has tokio in its tree:\n{tree}"
+        wrong.is_empty(),
+        "sharegroup-session has {} in its tree:\n{session}",
+        wrong.join(", ")
     );
     Ok(Count::ONE)
 }
 
+/// The default build has the C code of its cryptography and no other, a build without default features has none.
 pub(crate) fn check_native(context: &Context) -> anyhow::Result<Count> {
-    let tree = context.cargo([
-        "tree",
-        "--workspace",
-        "-e",
-        "normal,build",
-        "--prefix",
-        "none",
-        "-f",
-        "{p}",
-    ]);
-    let tree = context.output(&mut { tree })?;
-    let mut native: Vec<_> = names(&tree).filter(|name| is_native(name)).collect();
+    let workspace = ["--workspace", "-e", "normal,build"];
+    let default = tree(context, &workspace)?;
+    let in_default = native(&default);
+    ensure!(
+        in_default == ["cc", CRYPTOGRAPHY],
+        "C code in the default build: {} where only {CRYPTOGRAPHY} and its cc are wanted (see `cargo tree -i NAME`)",
+        in_default.join(", ")
+    );
+    let needs_cc = tree(
+        context,
+        &["--workspace", "-e", "build", "-i", "cc", "--depth", "1"],
+    )?;
+    let others: Vec<_> = names(&needs_cc)
+        .filter(|name| !in_default.contains(name))
+        .collect();
+    ensure!(
+        others.is_empty(),
+        "C code is compiled for {}",
+        others.join(", ")
+    );
+    let bare = tree(
+        context,
+        &[&workspace[..], &["--no-default-features"]].concat(),
+    )?;
+    let in_bare = native(&bare);
+    ensure!(
+        in_bare.is_empty(),
+        "C code without default features: {} (see `cargo tree --no-default-features -i NAME`)",
+        in_bare.join(", ")
+    );
+    Ok(Count {
+        passed: 2,
+        ..Count::default()
+    })
+}
+
+/// The crates of a tree, one a line.
+fn tree(context: &Context, arguments: &[&str]) -> anyhow::Result<String> {
+    let mut command = context.cargo(["tree", "--prefix", "none", "-f", "{p}"]);
+    context.output(command.args(arguments))
+}
+
+/// The crates of a tree that bring C code, sorted.
+fn native(tree: &str) -> Vec<&str> {
+    let mut native: Vec<_> = names(tree).filter(|name| is_native(name)).collect();
     native.sort_unstable();
     native.dedup();
-    ensure!(
-        native.is_empty(),
-        "C code in the default build: {} (see `cargo tree -i NAME`)",
-        native.join(", ")
-    );
-    Ok(Count::ONE)
+    native
 }
 
 fn is_native(name: &str) -> bool {
-    NATIVE_BUILD.contains(&name) || (name.ends_with("-sys") && !NOT_NATIVE.contains(&name))
+    name == CRYPTOGRAPHY
+        || NATIVE_BUILD.contains(&name)
+        || (name.ends_with("-sys") && !NOT_NATIVE.contains(&name))
 }
 
 /// The crate names in lines such as `bytes v1.12.0`.
@@ -203,10 +233,10 @@ mod tests {
     #[test]
     fn native_crates_are_told_by_their_names() {
         assert_eq!(
-            names("bytes v1.12.0\nzstd-sys v2.0.1\n\ncc v1.2\nwindows-sys v0.61")
-                .filter(|n| is_native(n))
-                .count(),
-            2
+            native(
+                "bytes v1.12.0\nzstd-sys v2.0.1\n\nring v0.17\ncc v1.2\nwindows-sys v0.61\ncc v1.2"
+            ),
+            ["cc", "ring", "zstd-sys"]
         );
     }
 }

@@ -20,12 +20,12 @@ pub(crate) const STAGES: &[Stage] = &[
     },
     Stage {
         name: "layers",
-        what: "crates depend only on lower layers; session has no tokio",
+        what: "crates depend only on lower layers; session has no tokio and no TLS",
         run: layers::check,
     },
     Stage {
         name: "native",
-        what: "no C library in the default build",
+        what: "no C code but ring's, and none without default features",
         run: layers::check_native,
     },
     Stage {
