@@ -1,0 +1,3 @@
+#![no_main]
+//! See `targets`.
+libfuzzer_sys::fuzz_target!(init: sharegroup_fuzz_targets::forgive_ruzstd(), |data: &[u8]| sharegroup_fuzz_targets::record_writer(data));
