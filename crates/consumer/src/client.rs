@@ -1,5 +1,6 @@
 //! What every client of a cluster is configured with.
 
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ use crate::error::ConfigError;
 pub struct ClientConfig {
     /// First contacts (`bootstrap.servers`), never empty.
     pub bootstrap_servers: Vec<Address>,
+    /// How host names become addresses (`client.dns.lookup`). Default all addresses of each name.
+    pub dns_lookup: DnsLookup,
     /// Name of the client for the broker's logs and quotas (`client.id`). Default none.
     pub client_id: Option<String>,
     /// How streams are opened, below TLS. Default TCP.
@@ -68,6 +71,7 @@ impl ClientConfig {
     pub fn new(bootstrap_servers: &str) -> Result<Self, ConfigError> {
         Ok(Self {
             bootstrap_servers: servers(bootstrap_servers)?,
+            dns_lookup: DnsLookup::default(),
             client_id: None,
             connector: Arc::new(TcpConnector::default()),
             request_timeout: Duration::from_secs(30),
@@ -98,6 +102,10 @@ impl ClientConfig {
         let slot = match key {
             BOOTSTRAP_SERVERS => {
                 self.bootstrap_servers = servers(value)?;
+                return Ok(true);
+            }
+            DNS_LOOKUP => {
+                self.dns_lookup = value.parse()?;
                 return Ok(true);
             }
             "client.id" => {
@@ -209,10 +217,42 @@ impl ClientConfig {
     }
 }
 
+/// How host names become addresses (`client.dns.lookup`). They are looked up at each connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DnsLookup {
+    /// All addresses of a name are tried in turn.
+    #[default]
+    UseAllDnsIps,
+    /// Also, each bootstrap server is replaced by the names of its addresses: for an alias whose
+    /// servers have certificates for their own names.
+    ResolveCanonicalBootstrapServersOnly,
+}
+
+impl FromStr for DnsLookup {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        match text.trim() {
+            // `default` is its name in Kafka before 3.0.
+            "use_all_dns_ips" | "default" => Ok(Self::UseAllDnsIps),
+            "resolve_canonical_bootstrap_servers_only" => {
+                Ok(Self::ResolveCanonicalBootstrapServersOnly)
+            }
+            _ => Err(ConfigError::InvalidValue {
+                key: DNS_LOOKUP.to_owned(),
+                value: text.to_owned(),
+                expected: "use_all_dns_ips or resolve_canonical_bootstrap_servers_only",
+            }),
+        }
+    }
+}
+
+const DNS_LOOKUP: &str = "client.dns.lookup";
 const BOOTSTRAP_SERVERS: &str = "bootstrap.servers";
 
 const KEYS: &[&str] = &[
     BOOTSTRAP_SERVERS,
+    DNS_LOOKUP,
     "client.id",
     "request.timeout.ms",
     "default.api.timeout.ms",
@@ -323,6 +363,7 @@ mod tests {
         for key in ClientConfig::keys() {
             let value = match *key {
                 BOOTSTRAP_SERVERS => "b:2",
+                DNS_LOOKUP => "resolve_canonical_bootstrap_servers_only",
                 "security.protocol" => "PLAINTEXT",
                 "ssl.truststore.type" | "ssl.keystore.type" => "PEM",
                 "ssl.endpoint.identification.algorithm" => "https",
@@ -392,6 +433,8 @@ mod tests {
     #[test]
     fn a_bad_value_names_its_key() {
         let mut config = ClientConfig::new("a:1").unwrap();
+        let error = config.set(DNS_LOOKUP, "first").unwrap_err().to_string();
+        assert!(error.contains(DNS_LOOKUP), "{error}");
         for value in ["", "-1", "1s", "2147483648"] {
             let error = config
                 .set("request.timeout.ms", value)

@@ -4,6 +4,7 @@
 
 use sharegroup_wire::net::{
     Address, ConnectError, Connection, ConnectionOptions, Connector, TcpConnector,
+    canonical_servers,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -82,4 +83,23 @@ async fn a_list_with_ipv6_addresses_is_connected_to() {
     );
     stream.unwrap();
     assert!(accepted.unwrap().1.is_ipv6());
+}
+
+#[tokio::test]
+async fn canonical_servers_are_all_addresses_by_their_names_and_what_is_unknown_stays() {
+    let unknown = Address::new("no-such-host.invalid", 9093);
+    let servers = canonical_servers(&[Address::new("127.0.0.1", 9092), unknown.clone()]).await;
+    // The machine's own name for it is its business; the port and the order are ours.
+    assert!(
+        servers[0].port == 9092 && !servers[0].host.is_empty(),
+        "{servers:?}"
+    );
+    assert_eq!(servers.last(), Some(&unknown));
+    let connected = TcpListener::bind((servers[0].host.as_str(), 0)).await;
+    connected.unwrap();
+    let local = Address::new("localhost", 1);
+    let twice = canonical_servers(&[local.clone(), local]).await;
+    let mut once = twice.clone();
+    once.dedup();
+    assert_eq!(twice, once);
 }

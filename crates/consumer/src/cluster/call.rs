@@ -86,9 +86,8 @@ impl Cluster {
     ) -> Result<R::Response, ClientError> {
         let mut attempts = Attempts::new(self, R::NAME);
         loop {
-            let candidates = self
-                .state()
-                .candidates(&self.inner.config.bootstrap_servers);
+            let bootstrap = self.bootstrap_servers().await;
+            let candidates = self.state().candidates(bootstrap);
             // A frozen broker answers nothing and refuses nothing. Where another one may answer
             // and the request may be done twice, it gets a short time at first.
             let patience = match retry {

@@ -19,12 +19,14 @@ use sharegroup_wire::message::find_coordinator::{
     FindCoordinatorRequest, FindCoordinatorResponse, KEY_TYPE_GROUP,
 };
 use sharegroup_wire::message::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
-use sharegroup_wire::net::{Address, CloseReason, ConnectError, Connection, ConnectionOptions};
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use sharegroup_wire::net::{
+    Address, CloseReason, ConnectError, Connection, ConnectionOptions, canonical_servers,
+};
+use tokio::sync::{OnceCell, watch};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::backoff::{Backoff, Jitter};
-use crate::client::ClientConfig;
+use crate::client::{ClientConfig, DnsLookup};
 use crate::error::ClientError;
 
 pub(crate) use call::{Attempts, Retry};
@@ -44,6 +46,8 @@ struct Inner {
     options: ConnectionOptions,
     jitter: Jitter,
     state: Mutex<State>,
+    /// The bootstrap servers by their own names, where they are wanted.
+    canonical: OnceCell<Vec<Address>>,
     /// Why no connection will ever be had, once that is certain.
     refusal: watch::Sender<Option<ConnectError>>,
 }
@@ -71,6 +75,7 @@ impl Cluster {
                 options,
                 jitter,
                 state: Mutex::default(),
+                canonical: OnceCell::new(),
                 refusal: watch::Sender::new(None),
             }),
             deadline: None,
@@ -167,6 +172,20 @@ impl Cluster {
             // The sender lives as long as this handle.
             drop(refusal.changed().await);
         }
+    }
+
+    /// The first contacts. Where their names can't be looked up in the time of a connection, what was
+    /// configured is tried as it is.
+    async fn bootstrap_servers(&self) -> &[Address] {
+        let config = &self.inner.config;
+        if config.dns_lookup == DnsLookup::UseAllDnsIps {
+            return &config.bootstrap_servers;
+        }
+        let lookup = self.inner.canonical.get_or_try_init(|| {
+            let servers = canonical_servers(&config.bootstrap_servers);
+            timeout(config.connection_setup_timeout, servers)
+        });
+        lookup.await.unwrap_or(&config.bootstrap_servers)
     }
 
     /// A broker's address, looked up where it isn't known.

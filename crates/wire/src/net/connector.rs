@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::sleep;
 
 use crate::limits::{CONNECT_HEAD_START, DNS_ANSWERS_MAX};
@@ -67,6 +67,39 @@ impl Connector for TcpConnector {
             Ok(Box::new(stream) as BoxStream)
         })
     }
+}
+
+/// The servers behind addresses, by the names that their IP addresses have
+/// (`client.dns.lookup=resolve_canonical_bootstrap_servers_only`): for an alias whose servers have
+/// certificates for their own names. What can't be looked up stays as it is.
+///
+/// # Cancel safety
+/// Dropping the future leaves a look-up running on its own thread, to no effect.
+pub async fn canonical_servers(addresses: &[Address]) -> Vec<Address> {
+    let mut servers = Vec::new();
+    for address in addresses {
+        let resolved = lookup_host((address.host.as_str(), address.port)).await;
+        let resolved: Vec<_> = match resolved {
+            Ok(resolved) => resolved.take(DNS_ANSWERS_MAX).collect(),
+            Err(_) => Vec::new(),
+        };
+        let mut names = Vec::new();
+        for server in resolved {
+            let name = spawn_blocking(move || dns_lookup::lookup_addr(&server.ip())).await;
+            let name = name.ok().and_then(Result::ok);
+            names.push(name.unwrap_or_else(|| server.ip().to_string()));
+        }
+        if names.is_empty() {
+            names.push(address.host.clone());
+        }
+        for name in names {
+            let server = Address::new(name, address.port);
+            if !servers.contains(&server) {
+                servers.push(server);
+            }
+        }
+    }
+    servers
 }
 
 /// The first stream that opens; the last failure where none does.

@@ -25,7 +25,7 @@ pub mod tls;
 
 pub use address::{Address, AddressError};
 pub use connection::{Connection, ConnectionOptions};
-pub use connector::{BoxStream, ConnectFuture, Connector, Stream, TcpConnector};
+pub use connector::{BoxStream, ConnectFuture, Connector, Stream, TcpConnector, canonical_servers};
 pub use error::{CallError, CloseReason, ConnectError, ConnectPhase};
 pub use negotiation::{ApiVersionRange, NegotiatedVersions};
 #[cfg(feature = "tls")]
