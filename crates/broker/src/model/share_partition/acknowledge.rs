@@ -116,24 +116,35 @@ impl SharePartition {
         batches: &[AcknowledgementBatch],
         limits: &Limits,
     ) -> Result<AckOutcome, AckError> {
-        let mut outcome = AckOutcome::default();
-        let mut changes: Vec<Change> = Vec::new();
-        for batch in batches {
-            if batch.last_offset < self.start_offset {
+        let mut pass = Pass {
+            now,
+            member_id,
+            limits,
+            start_offset: self.start_offset,
+            changes: Vec::new(),
+            outcome: AckOutcome::default(),
+        };
+        for request in batches {
+            if request.last_offset < self.start_offset {
                 continue;
             }
-            for first in self.batches_of(batch)? {
-                self.settle(
-                    now,
-                    member_id,
-                    batch,
-                    first,
-                    limits,
-                    &mut changes,
-                    &mut outcome,
-                )?;
+            for first in self.batches_of(request)? {
+                let Some(batch) = self.in_flight.get_mut(&first) else {
+                    continue;
+                };
+                let renewed = pass.outcome.applied.len();
+                let looked = pass.look_at(first, batch, request);
+                if pass.outcome.applied.len() > renewed {
+                    self.watch_lock(now + limits.lock, first);
+                }
+                looked?;
             }
         }
+        let Pass {
+            changes,
+            mut outcome,
+            ..
+        } = pass;
         for change in &changes {
             self.apply(change, limits, &mut outcome);
         }
@@ -168,85 +179,6 @@ impl SharePartition {
         Ok(touched().map(|(first, _)| *first).collect())
     }
 
-    /// Looks at one batch in flight: renews at once, notes every other change.
-    #[expect(clippy::too_many_arguments, reason = "one step of `acknowledge`")]
-    fn settle(
-        &mut self,
-        now: Instant,
-        member_id: &str,
-        request: &AcknowledgementBatch,
-        first: i64,
-        limits: &Limits,
-        changes: &mut Vec<Change>,
-        outcome: &mut AckOutcome,
-    ) -> Result<(), AckError> {
-        let start_offset = self.start_offset;
-        let in_transition = |offset: i64| {
-            changes
-                .last()
-                .is_some_and(|last| (last.first..=last.last).contains(&offset))
-        };
-        let Some(batch) = self.in_flight.get_mut(&first) else {
-            return Ok(());
-        };
-        if batch.last_offset < start_offset {
-            return Ok(());
-        }
-        let mut renewed = false;
-        if let Tracking::Whole(record) = &mut batch.tracking {
-            check_owner(record, member_id, AckError::BatchNotAcquired)?;
-            if in_transition(first.max(request.first_offset)) {
-                return Err(AckError::InTransition);
-            }
-            let is_whole = request.first_offset <= first
-                && batch.last_offset <= request.last_offset
-                && first >= start_offset
-                && request.acknowledge_types.len() == 1;
-            if is_whole {
-                let kind = request.acknowledge_types.first().copied().unwrap_or(GAP);
-                if kind == RENEW {
-                    renew(record, now, limits)?;
-                    outcome.applied.push((first, batch.last_offset, RENEW));
-                    self.watch_lock(now + limits.lock, first);
-                } else {
-                    changes.push(Change {
-                        batch: first,
-                        first,
-                        last: batch.last_offset,
-                        kind,
-                    });
-                }
-                return Ok(());
-            }
-        }
-        let from = request.first_offset.max(start_offset);
-        let repeated = in_transition(from);
-        for (offset, record) in (first..).zip(batch.track_each(first)) {
-            if offset < from {
-                continue;
-            }
-            if offset > request.last_offset {
-                break;
-            }
-            check_owner(record, member_id, AckError::OffsetNotAcquired)?;
-            if repeated && offset == from {
-                return Err(AckError::InTransition);
-            }
-            let kind = type_of(request, offset);
-            if kind == RENEW {
-                renew(record, now, limits)?;
-                outcome.applied.push((offset, offset, RENEW));
-                renewed = true;
-            } else {
-                push_change(changes, first, offset, kind);
-            }
-        }
-        if renewed {
-            self.watch_lock(now + limits.lock, first);
-        }
-        Ok(())
-    }
-
     fn apply(&mut self, change: &Change, limits: &Limits, outcome: &mut AckOutcome) {
         let Some(batch) = self.in_flight.get_mut(&change.batch) else {
             return;
@@ -278,6 +210,89 @@ impl SharePartition {
                 }
             }
         }
+    }
+}
+
+/// One request on its way through the batches in flight: renewals happen at once, every other change
+/// is noted.
+struct Pass<'a> {
+    now: Instant,
+    member_id: &'a str,
+    limits: &'a Limits,
+    start_offset: i64,
+    changes: Vec<Change>,
+    outcome: AckOutcome,
+}
+
+impl Pass<'_> {
+    fn look_at(
+        &mut self,
+        first: i64,
+        batch: &mut InFlightBatch,
+        request: &AcknowledgementBatch,
+    ) -> Result<(), AckError> {
+        if batch.last_offset < self.start_offset {
+            return Ok(());
+        }
+        let last = batch.last_offset;
+        if let Tracking::Whole(record) = &mut batch.tracking {
+            check_owner(record, self.member_id, AckError::BatchNotAcquired)?;
+            if self.is_in_transition(first.max(request.first_offset)) {
+                return Err(AckError::InTransition);
+            }
+            let is_whole = request.first_offset <= first && last <= request.last_offset;
+            if is_whole && first >= self.start_offset && request.acknowledge_types.len() == 1 {
+                return self.settle(record, first, (first, last), type_of(request, first));
+            }
+        }
+        for (offset, record) in (first..).zip(batch.track_each(first)) {
+            if offset < request.first_offset.max(self.start_offset) {
+                continue;
+            }
+            if offset > request.last_offset {
+                break;
+            }
+            check_owner(record, self.member_id, AckError::OffsetNotAcquired)?;
+            if self.is_in_transition(offset) {
+                return Err(AckError::InTransition);
+            }
+            self.settle(record, first, (offset, offset), type_of(request, offset))?;
+        }
+        Ok(())
+    }
+
+    /// Whether this request has settled an offset already: only the last one can come again.
+    fn is_in_transition(&self, offset: i64) -> bool {
+        let last = self.changes.last();
+        last.is_some_and(|last| (last.first..=last.last).contains(&offset))
+    }
+
+    fn settle(
+        &mut self,
+        record: &mut InFlight,
+        batch: i64,
+        (first, last): (i64, i64),
+        kind: i8,
+    ) -> Result<(), AckError> {
+        if kind == RENEW {
+            renew(record, self.now, self.limits)?;
+            self.outcome.applied.push((first, last, RENEW));
+            return Ok(());
+        }
+        match self.changes.last_mut() {
+            Some(change)
+                if change.batch == batch && change.kind == kind && change.last + 1 == first =>
+            {
+                change.last = last;
+            }
+            _ => self.changes.push(Change {
+                batch,
+                first,
+                last,
+                kind,
+            }),
+        }
+        Ok(())
     }
 }
 
@@ -336,18 +351,4 @@ fn type_of(request: &AcknowledgementBatch, offset: i64) -> i8 {
     let index = usize::try_from(offset - request.first_offset).unwrap_or(0);
     let index = if types.len() > 1 { index } else { 0 };
     types.get(index).copied().unwrap_or(GAP)
-}
-
-fn push_change(changes: &mut Vec<Change>, batch: i64, offset: i64, kind: i8) {
-    match changes.last_mut() {
-        Some(last) if last.batch == batch && last.kind == kind && last.last + 1 == offset => {
-            last.last = offset;
-        }
-        _ => changes.push(Change {
-            batch,
-            first: offset,
-            last: offset,
-            kind,
-        }),
-    }
 }

@@ -3,8 +3,10 @@
 use std::cmp::Reverse;
 use std::time::Instant;
 
+use sharegroup_wire::message::share_fetch::AcquiredRecords;
+
 use super::acknowledge::give_back;
-use super::in_flight::{InFlight, RecordState};
+use super::in_flight::{InFlight, RecordState, Tracking};
 use super::{Limits, Lost, SharePartition};
 
 /// What came back.
@@ -66,6 +68,49 @@ impl SharePartition {
         self.settle_released(released)
     }
 
+    /// Archives what was just acquired of aborted transactions, given by their batches; returns the
+    /// ranges without them (`share.isolation.level=read_committed`).
+    pub fn archive_aborted(
+        &mut self,
+        acquired: &[AcquiredRecords],
+        aborted: &[(i64, i64)],
+    ) -> Vec<AcquiredRecords> {
+        let mut left = Vec::new();
+        for range in acquired {
+            let mut next = range.first_offset;
+            for (first, last) in aborted {
+                let (first, last) = ((*first).max(next), (*last).min(range.last_offset));
+                if first > last {
+                    continue;
+                }
+                push_range(&mut left, range, next, first - 1);
+                self.archive(first, last);
+                next = last + 1;
+            }
+            push_range(&mut left, range, next, range.last_offset);
+        }
+        self.store();
+        self.advance();
+        left
+    }
+
+    fn archive(&mut self, first_offset: i64, last_offset: i64) {
+        let floor = self.in_flight.range(..=first_offset).next_back();
+        let from = floor.map_or(first_offset, |(first, _)| *first);
+        for (first, batch) in self.in_flight.range_mut(from..=last_offset) {
+            let is_whole = *first >= first_offset && batch.last_offset <= last_offset;
+            if let (true, Tracking::Whole(record)) = (is_whole, &mut batch.tracking) {
+                record.state = RecordState::Archived;
+                continue;
+            }
+            for (offset, record) in (*first..).zip(batch.track_each(*first)) {
+                if (first_offset..=last_offset).contains(&offset) {
+                    record.state = RecordState::Archived;
+                }
+            }
+        }
+    }
+
     fn release_in(
         &mut self,
         first: i64,
@@ -91,6 +136,16 @@ impl SharePartition {
             self.advance();
         }
         released
+    }
+}
+
+fn push_range(ranges: &mut Vec<AcquiredRecords>, of: &AcquiredRecords, first: i64, last: i64) {
+    if first <= last {
+        ranges.push(AcquiredRecords {
+            first_offset: first,
+            last_offset: last,
+            delivery_count: of.delivery_count,
+        });
     }
 }
 

@@ -1,0 +1,226 @@
+//! ShareFetch (78): acknowledges what came before, then hands out records, now or when there are
+//! some.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sharegroup_wire::message::share_fetch::{
+    ACQUIRE_BATCH_OPTIMIZED, ACQUIRE_RECORD_LIMIT, ShareFetchRequest, ShareFetchResponse,
+};
+use sharegroup_wire::{ErrorCode, SessionEpoch};
+
+use super::{Reply, Serve};
+use crate::model::share_partition::{AcquireMode, AcquireTerms};
+use crate::model::share_session::{Admission, SessionKey};
+use crate::model::topics::Place;
+use crate::model::{AckResult, Call, Model, Parked, ShareFetchWait, Wait, lock_ms};
+
+impl Serve for ShareFetchRequest {
+    const VERSIONS: RangeInclusive<i16> = 1..=2;
+
+    fn serve(self, model: &mut Model, call: &Call) -> Reply<ShareFetchResponse> {
+        let key = match check(&self) {
+            Ok(key) => key,
+            Err(error) => return Reply::Now(self.refuse(call, error)),
+        };
+        let wait = Duration::from_millis(u64::try_from(self.max_wait_ms).unwrap_or(0));
+        match model.admit(call, &key, self.share_session_epoch) {
+            Ok(admission) => fetch(model, call, &self, &key, admission, wait),
+            // A client that would try again at once waits here.
+            Err(error @ ErrorCode::ShareSessionLimitReached) if !wait.is_zero() => {
+                model.park(Parked {
+                    call: call.clone(),
+                    deadline: call.now + wait,
+                    wait: Wait::Time(self.refuse(call, error)),
+                });
+                Reply::Parked
+            }
+            Err(error) => Reply::Now(self.refuse(call, error)),
+        }
+    }
+
+    fn refuse(&self, _: &Call, error: ErrorCode) -> ShareFetchResponse {
+        ShareFetchResponse {
+            error_code: error,
+            error_message: Some(error.name().to_owned()),
+            ..Default::default()
+        }
+    }
+}
+
+/// What is wrong with a request before its session is looked at; it uses up no epoch.
+fn check(request: &ShareFetchRequest) -> Result<SessionKey, ErrorCode> {
+    let (Some(group_id), Some(member_id)) = (&request.group_id, &request.member_id) else {
+        return Err(ErrorCode::InvalidRequest);
+    };
+    if member_id.is_empty() || member_id.chars().count() > 36 {
+        return Err(ErrorCode::InvalidRequest);
+    }
+    let fetches = [
+        request.max_wait_ms,
+        request.min_bytes,
+        request.max_bytes,
+        request.max_records,
+    ]
+    .iter()
+    .any(|limit| *limit != 0);
+    if request.is_renew_ack && fetches {
+        return Err(ErrorCode::InvalidRequest);
+    }
+    let mut partitions = request.topics.iter().flat_map(|topic| &topic.partitions);
+    let acknowledges = partitions.any(|partition| !partition.acknowledgement_batches.is_empty());
+    if acknowledges && request.share_session_epoch == SessionEpoch::OPEN {
+        return Err(ErrorCode::InvalidRequest);
+    }
+    Ok((group_id.clone(), member_id.clone()))
+}
+
+fn fetch(
+    model: &mut Model,
+    call: &Call,
+    request: &ShareFetchRequest,
+    key: &SessionKey,
+    admission: Admission,
+    max_wait: Duration,
+) -> Reply<ShareFetchResponse> {
+    let results = acknowledge(model, call, request, key);
+    let mut wait = waits_for(request, key, results);
+    if admission == Admission::Closing {
+        model.close_session(call.broker, key);
+        wait.terms.records_max = 0;
+    } else {
+        wait.is_opening = admission == Admission::Opened;
+        wait.places = change_session(model, call, request, key);
+    }
+    let is_over = max_wait.is_zero() || admission == Admission::Closing;
+    if let Some(answer) = model.try_share_fetch(call.now, call.broker, &wait, is_over) {
+        return Reply::Now(answer);
+    }
+    model.park(Parked {
+        call: call.clone(),
+        deadline: call.now + max_wait,
+        wait: Wait::ShareFetch(wait),
+    });
+    Reply::Parked
+}
+
+fn acknowledge(
+    model: &mut Model,
+    call: &Call,
+    request: &ShareFetchRequest,
+    key: &SessionKey,
+) -> Vec<AckResult> {
+    let mut results = Vec::new();
+    for topic in &request.topics {
+        for partition in &topic.partitions {
+            let batches = &partition.acknowledgement_batches;
+            if batches.is_empty() {
+                continue;
+            }
+            let place = (topic.topic_id, partition.partition_index);
+            let fault = model
+                .faults
+                .partition(ShareFetchRequest::API_KEY + 1, place);
+            let error = fault.map_or_else(
+                || {
+                    let asked = (&batches[..], call.version, request.is_renew_ack);
+                    model
+                        .acknowledge(call.now, call.broker, key, place, asked)
+                        .err()
+                },
+                Some,
+            );
+            let error = error.unwrap_or(ErrorCode::None);
+            results.push(AckResult { place, error });
+        }
+    }
+    results
+}
+
+fn waits_for(
+    request: &ShareFetchRequest,
+    key: &SessionKey,
+    results: Vec<AckResult>,
+) -> ShareFetchWait {
+    let mode = if request.share_acquire_mode == ACQUIRE_RECORD_LIMIT {
+        AcquireMode::RecordLimit
+    } else {
+        debug_assert!(request.share_acquire_mode == ACQUIRE_BATCH_OPTIMIZED);
+        AcquireMode::BatchOptimized
+    };
+    ShareFetchWait {
+        group_id: key.0.clone(),
+        terms: AcquireTerms {
+            member_id: Arc::from(key.1.as_str()),
+            mode,
+            records_max: i64::from(request.max_records),
+            batch_size: i64::from(request.batch_size),
+        },
+        bytes_max: usize::try_from(request.max_bytes).unwrap_or(0),
+        bytes_min: usize::try_from(request.min_bytes).unwrap_or(0),
+        places: Vec::new(),
+        results,
+        is_opening: false,
+    }
+}
+
+/// Adds and forgets partitions; returns the session's in the order in which they are served now.
+fn change_session(
+    model: &mut Model,
+    call: &Call,
+    request: &ShareFetchRequest,
+    key: &SessionKey,
+) -> Vec<Place> {
+    let added = request.topics.iter().flat_map(|topic| {
+        let partitions = topic.partitions.iter();
+        partitions.map(|partition| (topic.topic_id, partition.partition_index))
+    });
+    let forgotten = request.forgotten_topics_data.iter().flat_map(|topic| {
+        topic
+            .partitions
+            .iter()
+            .map(|partition| (topic.topic_id, *partition))
+    });
+    let forgotten: Vec<Place> = forgotten.collect();
+    let session = model
+        .nodes
+        .get_mut(&call.broker)
+        .and_then(|node| node.sessions.get_mut(key));
+    let Some(session) = session else {
+        return Vec::new();
+    };
+    session.change(added, &forgotten);
+    session.rotated(request.share_session_epoch)
+}
+
+impl Model {
+    /// Checks a share request's session and moves its epoch on.
+    pub(super) fn admit(
+        &mut self,
+        call: &Call,
+        key: &SessionKey,
+        epoch: SessionEpoch,
+    ) -> Result<Admission, ErrorCode> {
+        let sessions_max = self.configs.broker_number("group.share.max.share.sessions");
+        let node = self
+            .nodes
+            .get_mut(&call.broker)
+            .ok_or(ErrorCode::UnknownServerError)?;
+        let sessions_max = usize::try_from(sessions_max).unwrap_or(usize::MAX);
+        node.sessions.admit(key, call.link, epoch, sessions_max)
+    }
+
+    /// Ends a session and frees what its member held in it.
+    pub(super) fn close_session(&mut self, broker: sharegroup_wire::BrokerId, key: &SessionKey) {
+        let node = self.nodes.get_mut(&broker);
+        if let Some(session) = node.and_then(|node| node.sessions.remove(key)) {
+            self.release_session(broker, key, &session);
+        }
+    }
+
+    /// The lock duration of a group, as answers tell it.
+    pub(super) fn lock_ms(&self, group_id: &str) -> i32 {
+        lock_ms(&self.configs.group(group_id))
+    }
+}

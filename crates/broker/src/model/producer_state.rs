@@ -1,0 +1,125 @@
+//! What one partition remembers of its idempotent and transactional producers (KIP-98).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use sharegroup_wire::ErrorCode;
+use sharegroup_wire::record::RecordBatch;
+
+use super::log::Appended;
+
+/// Batches of one producer that are remembered, for duplicates: Kafka's number.
+const BATCHES_REMEMBERED: usize = 5;
+
+/// How a batch stands to those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sequenced {
+    /// It is the next one.
+    New,
+    /// It was appended before, there.
+    Duplicate(Appended),
+}
+
+#[derive(Debug, Clone)]
+struct Producer {
+    epoch: i16,
+    /// The last batches: first and last sequence number, and where they went.
+    batches: VecDeque<(i32, i32, Appended)>,
+    /// First offset of the open transaction.
+    open_from: Option<i64>,
+}
+
+/// The producers of one partition.
+#[derive(Debug, Clone, Default)]
+pub struct ProducerState {
+    producers: BTreeMap<i64, Producer>,
+}
+
+impl ProducerState {
+    /// Whether a batch may be appended.
+    ///
+    /// # Errors
+    /// INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER.
+    pub fn check(&self, batch: &RecordBatch) -> Result<Sequenced, ErrorCode> {
+        if batch.producer_id() < 0 {
+            return Ok(Sequenced::New);
+        }
+        let Some(producer) = self.producers.get(&batch.producer_id()) else {
+            return Ok(Sequenced::New);
+        };
+        if batch.producer_epoch() < producer.epoch {
+            return Err(ErrorCode::InvalidProducerEpoch);
+        }
+        let (first, last) = sequences(batch);
+        if batch.producer_epoch() > producer.epoch {
+            return if first == 0 {
+                Ok(Sequenced::New)
+            } else {
+                Err(ErrorCode::OutOfOrderSequenceNumber)
+            };
+        }
+        let same = |known: &&(i32, i32, Appended)| (known.0, known.1) == (first, last);
+        if let Some((.., appended)) = producer.batches.iter().find(same) {
+            return Ok(Sequenced::Duplicate(*appended));
+        }
+        match producer.batches.back() {
+            Some((_, before, _)) if after(*before, 1) != first => {
+                Err(ErrorCode::OutOfOrderSequenceNumber)
+            }
+            _ => Ok(Sequenced::New),
+        }
+    }
+
+    /// Notes a batch that was appended.
+    pub fn appended(&mut self, batch: &RecordBatch, appended: Appended) {
+        if batch.producer_id() < 0 {
+            return;
+        }
+        let producer = self.producer(batch.producer_id(), batch.producer_epoch());
+        let (first, last) = sequences(batch);
+        producer.batches.push_back((first, last, appended));
+        if producer.batches.len() > BATCHES_REMEMBERED {
+            producer.batches.pop_front();
+        }
+        if batch.is_transactional() {
+            producer.open_from.get_or_insert(appended.base_offset);
+        }
+    }
+
+    /// The producer under this epoch; an older one's batches are forgotten.
+    fn producer(&mut self, producer_id: i64, epoch: i16) -> &mut Producer {
+        let producer = self.producers.entry(producer_id).or_insert(Producer {
+            epoch,
+            batches: VecDeque::new(),
+            open_from: None,
+        });
+        if producer.epoch != epoch {
+            producer.epoch = epoch;
+            producer.batches.clear();
+        }
+        producer
+    }
+
+    /// Ends a producer's open transaction; returns its first offset.
+    pub fn end_transaction(&mut self, producer_id: i64, epoch: i16) -> Option<i64> {
+        self.producer(producer_id, epoch).open_from.take()
+    }
+
+    /// The first offset of any open transaction.
+    #[must_use]
+    pub fn first_open_offset(&self) -> Option<i64> {
+        self.producers
+            .values()
+            .filter_map(|producer| producer.open_from)
+            .min()
+    }
+}
+
+fn sequences(batch: &RecordBatch) -> (i32, i32) {
+    let first = batch.base_sequence();
+    (first, after(first, batch.last_offset_delta()))
+}
+
+/// Sequence numbers go on with 0 after 2³¹−1.
+const fn after(sequence: i32, by: i32) -> i32 {
+    sequence.wrapping_add(by) & i32::MAX
+}

@@ -1,0 +1,255 @@
+//! Describing a cluster and starting it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sharegroup_wire::BrokerId;
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use super::limits::ServerLimits;
+use super::shared::{Shared, now};
+use super::{Broker, listen, tick};
+use crate::model::config::{Change, Values, keys};
+use crate::model::topics::check_name;
+use crate::model::{Model, ModelConfig};
+
+/// Why a cluster doesn't start.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// An address can't be listened on: another port, or 0 for a free one.
+    #[error("broker {broker} can't listen on {address}")]
+    Bind {
+        /// Which broker.
+        broker: BrokerId,
+        /// Where.
+        address: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A key or a value that Kafka would refuse.
+    #[error("configuration: {0}")]
+    Config(String),
+    /// A topic that Kafka would refuse.
+    #[error("topic {name}: {why}")]
+    Topic {
+        /// Its name.
+        name: String,
+        /// Why.
+        why: String,
+    },
+}
+
+/// Describes a cluster.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct BrokerBuilder {
+    brokers: i32,
+    host: String,
+    port: u16,
+    listens: bool,
+    topics: Vec<(String, i32)>,
+    values: Vec<(String, String)>,
+    groups: Vec<(String, String, String)>,
+    users: BTreeMap<String, String>,
+    seed: Option<u64>,
+    limits: ServerLimits,
+}
+
+impl Default for BrokerBuilder {
+    fn default() -> Self {
+        Self {
+            brokers: 1,
+            host: "127.0.0.1".to_owned(),
+            port: 0,
+            listens: true,
+            topics: Vec::new(),
+            values: Vec::new(),
+            groups: Vec::new(),
+            users: BTreeMap::new(),
+            seed: None,
+            limits: ServerLimits::default(),
+        }
+    }
+}
+
+impl BrokerBuilder {
+    /// So many brokers, with ids from 1 on. Default 1.
+    pub const fn brokers(mut self, count: i32) -> Self {
+        self.brokers = count;
+        self
+    }
+
+    /// Listens on this address, and tells it to clients. Default 127.0.0.1.
+    pub fn host(mut self, host: impl Into<String>) -> Self {
+        self.host = host.into();
+        self
+    }
+
+    /// The first broker's port; the others take those behind it. Default 0: free ones.
+    pub const fn port(mut self, port: u16) -> Self {
+        self.port = port;
+        self
+    }
+
+    /// Doesn't listen at all: only [`Broker::connector`] leads to it. For tests under paused time.
+    pub const fn in_memory(mut self) -> Self {
+        self.listens = false;
+        self
+    }
+
+    /// Makes a topic at the start.
+    pub fn topic(mut self, name: impl Into<String>, partitions: i32) -> Self {
+        self.topics.push((name.into(), partitions));
+        self
+    }
+
+    /// Sets a broker's configuration key, such as `group.share.min.record.lock.duration.ms`.
+    pub fn set(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.values.push((key.into(), value.into()));
+        self
+    }
+
+    /// Sets a group's configuration key, such as `share.auto.offset.reset`.
+    pub fn group(
+        mut self,
+        group_id: impl Into<String>,
+        key: impl Into<String>,
+        value: impl Into<String>,
+    ) -> Self {
+        self.groups
+            .push((group_id.into(), key.into(), value.into()));
+        self
+    }
+
+    /// A user who may authenticate by SASL PLAIN. With any, everybody must.
+    pub fn user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
+        self.users.insert(name.into(), password.into());
+        self
+    }
+
+    /// Makes ids repeatable. Default: another one each time.
+    pub const fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// What clients can make it use.
+    pub const fn limits(mut self, limits: ServerLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Starts the cluster on the current runtime.
+    ///
+    /// # Errors
+    /// [`StartError`]: nothing is left running.
+    ///
+    /// # Cancel safety
+    /// A dropped future leaves nothing running.
+    pub async fn start(self) -> Result<Broker, StartError> {
+        let mut listeners = Vec::new();
+        let mut brokers = BTreeMap::new();
+        for id in 1..=self.brokers.max(1) {
+            let (broker, offset) = (BrokerId(id), u16::try_from(id - 1).unwrap_or(0));
+            if self.listens {
+                let port = if self.port == 0 {
+                    0
+                } else {
+                    self.port.saturating_add(offset)
+                };
+                let (listener, address) = self.bind(broker, port).await?;
+                brokers.insert(broker, (self.host.clone(), address.port()));
+                listeners.push((broker, listener, address));
+            } else {
+                brokers.insert(broker, (format!("broker-{id}"), 9092));
+            }
+        }
+        let bootstrap = brokers
+            .values()
+            .map(|(host, port)| format!("{host}:{port}"));
+        let bootstrap = bootstrap.collect::<Vec<_>>().join(",");
+        let shared = Arc::new(Shared::new(self.model(brokers)?, self.limits));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(tick(Arc::clone(&shared)));
+        let mut addresses = Vec::new();
+        for (broker, listener, address) in listeners {
+            addresses.push((broker, address));
+            tasks.spawn(listen(Arc::clone(&shared), broker, listener));
+        }
+        Ok(Broker {
+            shared,
+            addresses,
+            bootstrap,
+            _tasks: tasks,
+        })
+    }
+
+    async fn bind(
+        &self,
+        broker: BrokerId,
+        port: u16,
+    ) -> Result<(TcpListener, SocketAddr), StartError> {
+        let failed = |source| StartError::Bind {
+            broker,
+            address: format!("{}:{port}", self.host),
+            source,
+        };
+        let listener = TcpListener::bind((self.host.as_str(), port))
+            .await
+            .map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok((listener, address))
+    }
+
+    fn model(&self, brokers: BTreeMap<BrokerId, (String, u16)>) -> Result<Model, StartError> {
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let nanos = u64::try_from(since.as_nanos() & u128::from(u64::MAX)).unwrap_or(1);
+        let mut model = Model::new(
+            now(),
+            ModelConfig {
+                brokers,
+                unix_ms: i64::try_from(since.as_millis()).unwrap_or(0),
+                seed: self.seed.unwrap_or(nanos),
+                users: self.users.clone(),
+                log_bytes_max: self.limits.log_bytes_max,
+            },
+        );
+        for (key, value) in &self.values {
+            let changed = model.configs.changed(
+                keys::BROKER,
+                &model.configs.broker,
+                &[(key, Change::Set(value))],
+            );
+            model.configs.broker = changed.map_err(StartError::Config)?;
+        }
+        for (group_id, key, value) in &self.groups {
+            let none = Values::new();
+            let values = model.configs.groups.get(group_id).unwrap_or(&none);
+            let changed = model
+                .configs
+                .changed(keys::GROUP, values, &[(key, Change::Set(value))]);
+            let values = changed.map_err(StartError::Config)?;
+            model.configs.groups.insert(group_id.clone(), values);
+        }
+        for (name, partitions) in &self.topics {
+            let refused = |why: String| StartError::Topic {
+                name: name.clone(),
+                why,
+            };
+            check_name(name).map_err(refused)?;
+            if !(1..=10_000).contains(partitions) {
+                return Err(refused(format!("{partitions} partitions")));
+            }
+            model.create_topic(name, *partitions, 1);
+        }
+        Ok(model)
+    }
+}

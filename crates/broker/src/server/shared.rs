@@ -1,0 +1,125 @@
+//! The model behind its lock, and the roads from it to the connections.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use bytes::Bytes;
+use sharegroup_wire::BrokerId;
+use tokio::sync::{Notify, Semaphore, mpsc};
+
+use super::limits::ServerLimits;
+use crate::model::{LinkId, Model, Output};
+
+/// What a connection's task is told.
+#[derive(Debug)]
+pub(super) enum Told {
+    /// Send this.
+    Send(Bytes),
+    /// Close.
+    Close,
+}
+
+/// Answers that wait for one connection. One request at a time is worked on, and a fault may double
+/// its answer.
+const TOLD_MAX: usize = 8;
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) model: Model,
+    roads: BTreeMap<LinkId, mpsc::Sender<Told>>,
+    /// When the timer's task will look.
+    armed: Option<Instant>,
+}
+
+/// What all tasks share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    /// Something is due earlier than the timer's task knows.
+    pub(super) rearm: Notify,
+    pub(super) limits: ServerLimits,
+    /// Memory for large frames, in KiB.
+    pub(super) memory: Arc<Semaphore>,
+    /// Connections that may still be opened.
+    pub(super) connections: Arc<Semaphore>,
+}
+
+/// The time, which a test may have paused.
+pub(super) fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+impl Shared {
+    pub(super) fn new(model: Model, limits: ServerLimits) -> Self {
+        Self {
+            state: Mutex::new(State {
+                model,
+                roads: BTreeMap::new(),
+                armed: None,
+            }),
+            rearm: Notify::new(),
+            memory: Arc::new(Semaphore::new(limits.request_bytes_max.div_ceil(1024))),
+            connections: Arc::new(Semaphore::new(limits.connections_max)),
+            limits,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something with the model and tells the connections what came of it.
+    pub(super) fn with<R>(&self, act: impl FnOnce(&mut Model, Instant) -> R) -> R {
+        let mut state = self.state();
+        let result = act(&mut state.model, now());
+        state.deliver();
+        let next = state.model.poll_timeout();
+        let is_earlier = next.is_some_and(|next| state.armed.is_none_or(|armed| next < armed));
+        drop(state);
+        if is_earlier {
+            self.rearm.notify_one();
+        }
+        result
+    }
+
+    /// Opens a connection in the model.
+    pub(super) fn open(&self, broker: BrokerId, peer: &str) -> (LinkId, mpsc::Receiver<Told>) {
+        let (sender, receiver) = mpsc::channel(TOLD_MAX);
+        let mut state = self.state();
+        let link = state.model.connect(broker, peer);
+        state.roads.insert(link, sender);
+        (link, receiver)
+    }
+
+    /// A connection's task ends.
+    pub(super) fn end(&self, link: LinkId) {
+        self.state().roads.remove(&link);
+        self.with(|model, now| model.disconnect(now, link));
+    }
+
+    /// Does what is due; returns when something will be.
+    pub(super) fn pass_time(&self) -> Option<Instant> {
+        self.with(|model, now| model.handle_timeout(now));
+        let mut state = self.state();
+        state.armed = state.model.poll_timeout();
+        state.armed
+    }
+}
+
+impl State {
+    fn deliver(&mut self) {
+        while let Some(output) = self.model.poll_output() {
+            let (link, told) = match output {
+                Output::Send { link, frame } => (link, Told::Send(frame)),
+                Output::Close { link } => (link, Told::Close),
+            };
+            // A task that has ended, or that is so far behind, needs nothing more.
+            if let Some(road) = self.roads.get(&link)
+                && road.try_send(told).is_err()
+            {
+                self.roads.remove(&link);
+            }
+        }
+    }
+}

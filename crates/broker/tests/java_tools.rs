@@ -1,0 +1,233 @@
+//! Kafka's own tools, version 4.4, against this broker.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::process::Output;
+use std::time::Instant;
+
+use sharegroup_broker::Broker;
+use sharegroup_launcher::Tools;
+
+/// A broker on a runtime of its own, and the tools.
+struct Fixture {
+    runtime: tokio::runtime::Runtime,
+    broker: Broker,
+    tools: Tools,
+}
+
+impl Fixture {
+    fn new(
+        describe: impl FnOnce(sharegroup_broker::BrokerBuilder) -> sharegroup_broker::BrokerBuilder,
+    ) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let broker = runtime
+            .block_on(describe(Broker::builder()).start())
+            .unwrap();
+        let tools = Tools::fetch("4.4.0").unwrap();
+        Self {
+            runtime,
+            broker,
+            tools,
+        }
+    }
+
+    /// Runs a tool to its end; its output must tell of success.
+    fn run(&self, class: &str, args: &str) -> String {
+        let output = self.output(class, args);
+        let text = text(&output);
+        assert!(output.status.success(), "{class} {args}:\n{text}");
+        text
+    }
+
+    fn output(&self, class: &str, args: &str) -> Output {
+        let class = format!("org.apache.kafka.tools.{class}");
+        let args = args.replace("BOOTSTRAP", self.broker.bootstrap_servers());
+        let began = Instant::now();
+        let output = self.tools.run(&class, args.split_whitespace()).unwrap();
+        println!(
+            "{class} {args} took {:?}\n{}",
+            began.elapsed(),
+            text(&output)
+        );
+        output
+    }
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+#[test]
+fn topic_command_makes_describes_grows_and_deletes_topics() {
+    let fixture = Fixture::new(|builder| builder.brokers(3));
+    fixture.run("TopicCommand", "--bootstrap-server BOOTSTRAP --create --topic orders --partitions 4 --replication-factor 2 --config retention.bytes=1000000");
+    let text = fixture.run(
+        "TopicCommand",
+        "--bootstrap-server BOOTSTRAP --describe --topic orders",
+    );
+    assert!(
+        text.contains("PartitionCount: 4") && text.contains("ReplicationFactor: 2"),
+        "{text}"
+    );
+    assert!(text.contains("retention.bytes=1000000"), "{text}");
+    fixture.run(
+        "TopicCommand",
+        "--bootstrap-server BOOTSTRAP --alter --topic orders --partitions 6",
+    );
+    let text = fixture.run("TopicCommand", "--bootstrap-server BOOTSTRAP --list");
+    assert!(text.contains("orders"), "{text}");
+    fixture.run(
+        "TopicCommand",
+        "--bootstrap-server BOOTSTRAP --delete --topic orders",
+    );
+    let text = fixture.run("TopicCommand", "--bootstrap-server BOOTSTRAP --list");
+    assert!(!text.contains("orders"), "{text}");
+}
+
+#[test]
+fn config_command_alters_and_describes_topics_and_groups() {
+    let fixture = Fixture::new(|builder| builder.topic("orders", 1));
+    fixture.run("ConfigCommand", "--bootstrap-server BOOTSTRAP --alter --entity-type topics --entity-name orders --add-config message.timestamp.type=LogAppendTime");
+    let text = fixture.run(
+        "ConfigCommand",
+        "--bootstrap-server BOOTSTRAP --describe --entity-type topics --entity-name orders",
+    );
+    assert!(
+        text.contains("message.timestamp.type=LogAppendTime"),
+        "{text}"
+    );
+    fixture.run("ConfigCommand", "--bootstrap-server BOOTSTRAP --alter --entity-type groups --entity-name g --add-config share.auto.offset.reset=earliest,share.delivery.count.limit=7");
+    let text = fixture.run(
+        "ConfigCommand",
+        "--bootstrap-server BOOTSTRAP --describe --entity-type groups --entity-name g",
+    );
+    assert!(
+        text.contains("share.auto.offset.reset=earliest")
+            && text.contains("share.delivery.count.limit=7"),
+        "{text}"
+    );
+    let refused = fixture.output("ConfigCommand", "--bootstrap-server BOOTSTRAP --alter --entity-type groups --entity-name g --add-config share.record.lock.duration.ms=1");
+    assert!(!refused.status.success(), "{}", text.as_str());
+}
+
+#[test]
+fn producers_of_java_write_with_every_codec_and_share_consumers_read_it_all() {
+    let fixture = Fixture::new(|builder| {
+        builder
+            .topic("orders", 4)
+            .group("g", "share.auto.offset.reset", "earliest")
+    });
+    for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
+        let text = fixture.run("ProducerPerformance", &format!("--topic orders --num-records 2000 --record-size 100 --throughput -1 --bootstrap-server BOOTSTRAP --command-property compression.type={codec} acks=all"));
+        assert!(text.contains("2000 records sent"), "{text}");
+    }
+    let text = fixture.run(
+        "VerifiableProducer",
+        "--bootstrap-server BOOTSTRAP --topic orders --max-messages 500 --acks -1",
+    );
+    assert!(text.contains("\"acked\":500"), "{text}");
+    let text = fixture.run(
+        "ShareConsumerPerformance",
+        "--bootstrap-server BOOTSTRAP --topic orders --group g --num-records 10500 --timeout 20000",
+    );
+    assert!(text.contains("10500"), "{text}");
+    let text = fixture.run(
+        "consumer.group.ShareGroupCommand",
+        "--bootstrap-server BOOTSTRAP --describe --group g --offsets",
+    );
+    assert!(text.contains("orders"), "{text}");
+}
+
+#[test]
+fn console_share_consumer_prints_what_was_produced() {
+    let fixture = Fixture::new(|builder| {
+        builder
+            .topic("orders", 1)
+            .group("g", "share.auto.offset.reset", "earliest")
+    });
+    fixture.run(
+        "VerifiableProducer",
+        "--bootstrap-server BOOTSTRAP --topic orders --max-messages 10 --acks -1",
+    );
+    let text = fixture.run("consumer.ConsoleShareConsumer", "--bootstrap-server BOOTSTRAP --topic orders --group g --max-messages 10 --timeout-ms 20000");
+    for value in 0..10 {
+        assert!(
+            text.lines().any(|line| line == value.to_string()),
+            "{value}: {text}"
+        );
+    }
+}
+
+#[test]
+fn verifiable_share_consumer_acknowledges_in_both_modes() {
+    for mode in ["sync", "async"] {
+        let fixture = Fixture::new(|builder| {
+            builder
+                .topic("orders", 2)
+                .group("g", "share.auto.offset.reset", "earliest")
+        });
+        fixture.run(
+            "VerifiableProducer",
+            "--bootstrap-server BOOTSTRAP --topic orders --max-messages 100 --acks -1",
+        );
+        let text = fixture.run("VerifiableShareConsumer", &format!("--bootstrap-server BOOTSTRAP --topic orders --group-id g --max-messages 100 --acknowledgement-mode {mode} --offset-reset-strategy earliest"));
+        assert!(text.contains("\"name\":\"offsets_acknowledged\""), "{text}");
+        assert!(text.contains("\"success\":true"), "{text}");
+        let lag = fixture.run(
+            "consumer.group.ShareGroupCommand",
+            "--bootstrap-server BOOTSTRAP --describe --group g --offsets",
+        );
+        let lags: Vec<&str> = lag
+            .lines()
+            .filter(|line| line.starts_with('g'))
+            .filter_map(|line| line.split_whitespace().last())
+            .collect();
+        // The tool prints a dash for a partition that nobody has settled anything of.
+        assert!(
+            lags.len() == 2 && lags.iter().all(|lag| ["0", "-"].contains(lag)),
+            "{lag}"
+        );
+    }
+}
+
+#[test]
+fn share_group_command_lists_describes_resets_and_deletes() {
+    let fixture = Fixture::new(|builder| {
+        builder
+            .topic("orders", 1)
+            .group("g", "share.auto.offset.reset", "earliest")
+    });
+    fixture.run(
+        "VerifiableProducer",
+        "--bootstrap-server BOOTSTRAP --topic orders --max-messages 20 --acks -1",
+    );
+    fixture.run("consumer.ConsoleShareConsumer", "--bootstrap-server BOOTSTRAP --topic orders --group g --max-messages 20 --timeout-ms 20000");
+    let command = "consumer.group.ShareGroupCommand";
+    let text = fixture.run(command, "--bootstrap-server BOOTSTRAP --list");
+    assert!(text.lines().any(|line| line == "g"), "{text}");
+    let text = fixture.run(
+        command,
+        "--bootstrap-server BOOTSTRAP --describe --group g --state",
+    );
+    assert!(text.contains("Empty"), "{text}");
+    fixture.run(
+        command,
+        "--bootstrap-server BOOTSTRAP --describe --group g --members",
+    );
+    let text = fixture.run(command, "--bootstrap-server BOOTSTRAP --reset-offsets --group g --topic orders --to-earliest --execute");
+    assert!(text.contains("orders"), "{text}");
+    let text = fixture.run("consumer.ConsoleShareConsumer", "--bootstrap-server BOOTSTRAP --topic orders --group g --max-messages 20 --timeout-ms 20000");
+    assert!(text.lines().any(|line| line == "19"), "{text}");
+    let text = fixture.run(
+        command,
+        "--bootstrap-server BOOTSTRAP --delete-offsets --group g --topic orders",
+    );
+    assert!(text.contains("orders"), "{text}");
+    fixture.run(command, "--bootstrap-server BOOTSTRAP --delete --group g");
+    let text = fixture.run(command, "--bootstrap-server BOOTSTRAP --list");
+    assert!(!text.lines().any(|line| line == "g"), "{text}");
+    drop(fixture.runtime);
+}
