@@ -4,6 +4,8 @@
 
 mod messages;
 
+use std::collections::BTreeSet;
+
 use allocation_counter::measure;
 use bytes::{BufMut, Bytes, BytesMut};
 use messages::{Body, Kind, Vector, kinds, own_vectors, vectors};
@@ -74,6 +76,38 @@ fn a_body_with_a_byte_too_many_is_refused() {
             "{place}"
         );
     }
+}
+
+#[test]
+fn tagged_fields_of_a_later_kafka_are_skipped_in_every_message() {
+    let mut seen = BTreeSet::new();
+    for vector in vectors(&own_vectors()) {
+        // A flexible body ends with the tagged section of the message: here an empty one.
+        let Some((0, rest)) = vector.body.split_last() else {
+            continue;
+        };
+        // Tags 4242 and 4243, of 3 bytes and of none.
+        let later = [rest, &[2, 0x92, 0x21, 3, 7, 7, 7, 0x93, 0x21, 0]].concat();
+        let Ok(value) = decode(&vector.kind, vector.version, &later.into()) else {
+            // Not flexible: the last byte was another field's.
+            continue;
+        };
+        assert_eq!(
+            value.to_bytes(vector.version),
+            vector.body,
+            "{}",
+            vector.place
+        );
+        seen.insert(vector.kind.name.clone());
+    }
+    for name in [
+        "ShareFetchResponse",
+        "ShareAcknowledgeRequest",
+        "ShareGroupHeartbeatResponse",
+    ] {
+        assert!(seen.contains(name), "{name} is not among {seen:?}");
+    }
+    assert!(seen.len() > 30, "{seen:?}");
 }
 
 #[test]

@@ -3,6 +3,14 @@
 //! Each struct is declared once with [`message!`](crate::message): its fields in wire order, the
 //! versions that have them, and their defaults. The declaration gives both directions. Sources: the
 //! schema files of Apache Kafka 4.4.0.
+//!
+//! Tagged fields that are not known here are skipped by their size, as KIP-482 has it: a peer may send
+//! them in any version, and who doesn't know one loses nothing that the version promises. They are
+//! not kept, because nothing here forwards a message: a client reads answers, a broker for tests
+//! reads requests, and both write only what they made themselves. Whoever does forward (a proxy)
+//! passes the frame's bytes on, which are all there, and so do the fields it doesn't know; decoding
+//! and encoding again would drop them, and a place to keep them in every struct would cost each
+//! response for the sake of that.
 
 use bytes::{Bytes, BytesMut};
 

@@ -167,10 +167,15 @@ fn with_sasl(builder: KafkaBuilder) -> KafkaBuilder {
 impl Broker {
     /// `None` where there is no Java.
     pub(crate) fn start() -> Option<Self> {
+        Self::start_with(|builder| builder)
+    }
+
+    /// With more settings.
+    pub(crate) fn start_with(change: impl FnOnce(KafkaBuilder) -> KafkaBuilder) -> Option<Self> {
         let (folder, authority) = (Folder::new(), Authority::new("test-ca"));
         let ports = Ports::choose();
         let builder = with_certificates(ports.listen(Kafka::builder()), &folder, &authority);
-        let kafka = with_sasl(builder).start_or_skip().unwrap()?;
+        let kafka = change(with_sasl(builder)).start_or_skip().unwrap()?;
         let broker = Self {
             kafka,
             folder,
