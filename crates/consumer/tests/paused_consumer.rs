@@ -513,7 +513,7 @@ async fn consumer_that_is_dropped_leaves_by_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn corrupt_batch_is_yielded_and_its_neighbours_are_delivered() {
+async fn b_018_corrupt_batch_is_yielded_and_its_neighbours_are_delivered() {
     let (cluster, place) = cluster(1);
     cluster.model(|model| {
         model.produce(place, 3);

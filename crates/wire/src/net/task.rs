@@ -257,6 +257,10 @@ pub(super) async fn run(
     drop(guard);
 }
 
+/// Writes each frame, which is one buffer, with one call. Measured over loopback beside a header and a
+/// body in a vectored write: the same up to 16 KiB (2 and 5 us), and the requests of a share client are
+/// a few hundred bytes. 1 MiB of produced records is copied once more, for 0.1 of 0.4 ms; under TLS
+/// everything is copied anyway.
 async fn write_frames(
     mut writer: impl AsyncWrite + Unpin,
     mut frames: mpsc::Receiver<Bytes>,

@@ -297,7 +297,7 @@ impl<'a> Store<'a> {
         );
         contents.map_err(|failure| match failure {
             Failure::Malformed => self.malformed("damaged PKCS12 store"),
-            Failure::Iterations(count) => self.malformed(&too_many(count)),
+            Failure::Iterations(count) => self.malformed(too_many(count)),
             Failure::Unknown(cipher) => StoreError::Pkcs12Cipher {
                 place: self.place(),
                 file: self.file(),
@@ -374,7 +374,7 @@ fn decrypt(
     };
     let key = pbes2::decrypt_key(contents, text.expose()).map_err(|failure| match failure {
         Failure::Malformed => store.malformed("damaged private key"),
-        Failure::Iterations(count) => store.malformed(&too_many(count)),
+        Failure::Iterations(count) => store.malformed(too_many(count)),
         Failure::Unknown(cipher) => StoreError::KeyCipher {
             place: store.place(),
             cipher,
