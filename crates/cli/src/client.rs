@@ -8,7 +8,9 @@ use std::time::Duration;
 use clap::Args;
 use sharegroup_consumer::client::ClientConfig;
 use sharegroup_consumer::error::ConfigError;
-use sharegroup_sink::config::{Properties, nearest, without_passwords};
+use sharegroup_sink::config::{
+    Properties, Unsupported, nearest, unsupported_key, without_passwords,
+};
 
 use crate::args::key_value;
 use crate::exit::Problems;
@@ -93,9 +95,12 @@ impl ClientArgs {
                 Ok(false) if own.contains(&key.as_str()) => {
                     mine.insert(key, value);
                 }
-                Ok(false) => unknown(&key, &value, own, &mut problems),
+                Ok(false) => unknown(&key, own, &mut problems),
                 Err(error) => problems.errors.push(error.to_string()),
             }
+        }
+        if problems.errors.is_empty() {
+            client = check(client, signals, &mut problems).await?;
         }
         if !problems.errors.is_empty() {
             return Err(problems.into());
@@ -158,14 +163,33 @@ fn cause(error: &ConfigError) -> String {
     }
 }
 
-fn unknown(key: &str, value: &str, own: &[&str], problems: &mut Problems) {
-    if key == "security.protocol" {
-        if !value.trim().eq_ignore_ascii_case("PLAINTEXT") {
-            problems.errors.push(format!(
-                "security.protocol={value}: only PLAINTEXT is spoken yet; use a PLAINTEXT listener"
-            ));
+/// Whether the security keys work together and with the files that they name.
+async fn check(
+    client: ClientConfig,
+    signals: &Signals,
+    problems: &mut Problems,
+) -> anyhow::Result<ClientConfig> {
+    let read = move || (client.check(), client);
+    let (checked, client) = signals.reading(read).await?;
+    if let Err(error) = checked {
+        problems.errors.push(error.to_string());
+    }
+    Ok(client)
+}
+
+fn unknown(key: &str, own: &[&str], problems: &mut Problems) {
+    match unsupported_key(key) {
+        Some(Unsupported::Refused(advice)) => {
+            problems
+                .errors
+                .push(format!("{key}: can't be used here; {advice}"));
+            return;
         }
-        return;
+        Some(Unsupported::Ignored(why)) => {
+            problems.warnings.push(format!("{key}: is ignored: {why}"));
+            return;
+        }
+        _ => {}
     }
     let known = ClientConfig::keys().iter().chain(own);
     match nearest(key, known.map(|known| Cow::Borrowed(*known))) {
@@ -242,6 +266,49 @@ mod tests {
         assert_eq!(settings.number("max.poll.records", 1).unwrap(), Some(7));
         let error = settings.number("max.poll.records", 8).unwrap_err();
         assert!(error.errors[0].contains("max.poll.records=7"));
+    }
+
+    #[tokio::test]
+    async fn security_keys_are_checked_together_and_unsupported_ones_say_what_to_do() {
+        let problems = settings(&[
+            "--command-property",
+            "sasl.login.class=X",
+            "--command-property",
+            "sasl.jaas.config=ScramLoginModule required password=\"hush\"",
+            "--command-property",
+            "sasl.kerberos.service.name=kafka",
+        ])
+        .await
+        .unwrap_err();
+        let errors = problems.errors.join("\n");
+        assert_eq!(problems.errors.len(), 2, "{errors}");
+        for expected in ["sasl.login.class: can't be used here; ", "sasl.jaas.config"] {
+            assert!(errors.contains(expected), "{errors}");
+        }
+        assert!(!errors.contains("hush"), "{errors}");
+        assert!(problems.warnings[0].contains("isn't spoken"));
+    }
+
+    #[cfg(feature = "tls")]
+    #[tokio::test]
+    async fn what_security_lacks_is_said_before_connecting() {
+        let secured = ["--command-property", "security.protocol=SASL_SSL"];
+        let problems = settings(&secured).await.unwrap_err();
+        assert!(
+            problems.errors[0].contains("sasl.mechanism is not set"),
+            "{problems}"
+        );
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[tokio::test]
+    async fn a_build_without_tls_says_so() {
+        let secured = ["--command-property", "security.protocol=SASL_SSL"];
+        let problems = settings(&secured).await.unwrap_err();
+        assert!(
+            problems.errors[0].contains("built without TLS"),
+            "{problems}"
+        );
     }
 
     #[tokio::test]

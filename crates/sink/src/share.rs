@@ -38,7 +38,7 @@ impl Cluster for KafkaCluster {
     type Source = ShareSource;
 
     async fn prepare(&self, settings: &ConsumerSettings) -> Result<Prepared, String> {
-        let mut client = settings.client.clone();
+        let mut client = settings.admin.clone();
         client.default_api_timeout = self.startup_timeout;
         let admin = Admin::new(client);
         prepare(&admin, settings)

@@ -30,7 +30,7 @@ impl ClusterLags {
     /// Of the connectors; connections are opened when lags are asked for.
     pub(crate) fn new(connectors: &[ConnectorConfig]) -> Self {
         let group = |connector: &ConnectorConfig| {
-            let mut client = connector.consumer.client.clone();
+            let mut client = connector.consumer.admin.clone();
             client.default_api_timeout = ANSWER_WITHIN;
             let group = Group {
                 admin: Admin::new(client),

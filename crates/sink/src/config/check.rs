@@ -6,38 +6,44 @@ use super::keys::{CONNECTOR, CONSUMER, Effect, KeyDef, Known, SHARE, WORKER, WOR
 use super::keys::{find, nearest};
 use super::problem::ConfigProblem;
 use super::properties::Properties;
+use super::security::SECURITY;
 
 /// Prefix of consumer settings in a worker file.
 pub(super) const WORKER_CONSUMER: &str = "consumer.";
 /// Prefix of consumer settings in a connector file.
 pub(super) const OVERRIDE: &str = "consumer.override.";
+/// Prefix of the admin client's settings in a worker file.
+pub(super) const WORKER_ADMIN: &str = "admin.";
+/// Prefix of the admin client's settings in a connector file.
+pub(super) const ADMIN_OVERRIDE: &str = "admin.override.";
+
+/// What a consumer's key may be.
+const OF_CONSUMER: [&[Known]; 3] = [CONSUMER, SECURITY, SHARE];
 
 /// Checks every key of a worker file.
 pub(super) fn worker_keys(file: &Properties, strict: bool, problems: &mut Vec<ConfigProblem>) {
     let mut seen = Vec::new();
     for (key, value) in file.iter() {
         unresolved(file, key, value, problems);
-        let rest = key.strip_prefix(WORKER_CONSUMER);
-        let known = match rest {
-            Some(rest) => find(&[CONSUMER, SHARE], rest),
-            None => find(&[WORKER, WORKER_CLIENT], key),
+        let known = match key.strip_prefix(WORKER_CONSUMER) {
+            Some(rest) => find(&OF_CONSUMER, rest),
+            None => of_admin(key, WORKER_ADMIN)
+                .or_else(|| find(&[WORKER, WORKER_CLIENT, SECURITY], key)),
         };
         if let Some(known) = known {
             check_known(file, key, value, known, &mut seen, problems);
             continue;
         }
         let meant = match key.strip_prefix(OVERRIDE) {
-            Some(rest) => {
-                find(&[CONSUMER, SHARE], rest).map(|_| format!("{WORKER_CONSUMER}{rest}"))
-            }
-            None => find(&[CONSUMER, SHARE], key).map(|_| format!("{WORKER_CONSUMER}{key}")),
+            Some(rest) => find(&OF_CONSUMER, rest).map(|_| format!("{WORKER_CONSUMER}{rest}")),
+            None => find(&OF_CONSUMER, key).map(|_| format!("{WORKER_CONSUMER}{key}")),
         };
         let meant = meant.or_else(|| {
-            let consumer = names(&[CONSUMER, SHARE])
-                .map(|name| Cow::Owned(format!("{WORKER_CONSUMER}{name}")));
+            let consumer =
+                names(&OF_CONSUMER).map(|name| Cow::Owned(format!("{WORKER_CONSUMER}{name}")));
             nearest(
                 key,
-                names(&[WORKER, WORKER_CLIENT])
+                names(&[WORKER, WORKER_CLIENT, SECURITY])
                     .map(Cow::Borrowed)
                     .chain(consumer),
             )
@@ -67,17 +73,18 @@ pub(super) fn connector_keys(
             continue;
         }
         let known = match key.strip_prefix(OVERRIDE) {
-            Some(rest) => find(&[CONSUMER, SHARE], rest),
-            None => find(&[CONNECTOR, SHARE], key),
+            Some(rest) => find(&OF_CONSUMER, rest),
+            None => of_admin(key, ADMIN_OVERRIDE).or_else(|| find(&[CONNECTOR, SHARE], key)),
         };
         if let Some(known) = known {
             check_known(file, key, value, known, &mut seen, problems);
             continue;
         }
         let bare = key.strip_prefix(WORKER_CONSUMER).unwrap_or(key);
-        let meant = find(&[CONSUMER], bare).map(|_| format!("{OVERRIDE}{bare}"));
+        let meant = find(&[CONSUMER, SECURITY], bare).map(|_| format!("{OVERRIDE}{bare}"));
         let meant = meant.or_else(|| {
-            let overrides = names(&[CONSUMER]).map(|name| Cow::Owned(format!("{OVERRIDE}{name}")));
+            let overrides =
+                names(&[CONSUMER, SECURITY]).map(|name| Cow::Owned(format!("{OVERRIDE}{name}")));
             let plain = names(&[CONNECTOR, SHARE])
                 .chain(own_keys.iter().map(|def| def.name))
                 .map(Cow::Borrowed);
@@ -99,6 +106,11 @@ pub(super) fn connector_keys(
             problems.push(file.problem(def.name, format!("must be set: {}", def.doc)));
         }
     }
+}
+
+/// A key of the admin client that acts: those of security.
+fn of_admin(key: &str, prefix: &str) -> Option<&'static Known> {
+    find(&[SECURITY], key.strip_prefix(prefix)?)
 }
 
 fn names(tables: &[&'static [Known]]) -> impl Iterator<Item = &'static str> {

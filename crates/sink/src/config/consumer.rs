@@ -1,15 +1,22 @@
 //! The settings of a connector's share consumers: worker `consumer.*`, then connector
-//! `consumer.override.*` and plain `share.*`, later wins.
+//! `consumer.override.*` and plain `share.*`, later wins. Security keys of the worker without a
+//! prefix come before all of them, since a cluster is rarely secured for some clients only.
+//!
+//! Its admin client prepares the group and looks at its lag, so that it speaks to the cluster of the
+//! consumers, with their settings. Its security keys are its own where it has some: those of the
+//! worker without a prefix, then worker `admin.*`, then connector `admin.override.*`.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use sharegroup_consumer::client::ClientConfig;
 
-use super::check::{OVERRIDE, WORKER_CONSUMER};
+use super::check::{ADMIN_OVERRIDE, OVERRIDE, WORKER_ADMIN, WORKER_CONSUMER};
 use super::keys::{SHARE, find, parse_bool};
-use super::problem::ConfigProblem;
+use super::problem::{self, ConfigProblem};
 use super::properties::Properties;
+use super::security::{self, SECURITY};
 use super::worker::WorkerConfig;
 
 /// How long an acknowledgement is followed.
@@ -100,6 +107,8 @@ pub struct ConsumerSettings {
     pub bootstrap_servers: String,
     /// The clients' settings; a task's number is appended to the client id.
     pub client: ClientConfig,
+    /// The admin client's settings.
+    pub admin: ClientConfig,
     /// The share group.
     pub group_id: String,
     /// `client.rack`.
@@ -133,26 +142,63 @@ pub struct ConsumerSettings {
 }
 
 /// A value, and where it was written.
-struct Setting<'a> {
-    value: &'a str,
-    file: &'a Properties,
-    key: String,
+pub(super) struct Setting<'a> {
+    pub(super) value: &'a str,
+    pub(super) file: &'a Properties,
+    pub(super) key: String,
 }
 
 /// The layers of one connector's consumer settings.
-struct Layers<'a> {
+pub(super) struct Layers<'a> {
     worker: &'a Properties,
     connector: &'a Properties,
 }
 
 impl<'a> Layers<'a> {
+    pub(super) const SERVERS: &'static str = "bootstrap.servers";
+
     fn find(&self, name: &str) -> Option<Setting<'a>> {
+        self.own(name).or_else(|| {
+            let worker = self.of_worker(name)?;
+            let overrides = self.connector.with_prefix(OVERRIDE);
+            let own = overrides.chain(self.worker.with_prefix(WORKER_CONSUMER));
+            security::inherits(name, own.map(|(own, _)| own)).then_some(worker)
+        })
+    }
+
+    /// What is written for the consumers themselves.
+    fn own(&self, name: &str) -> Option<Setting<'a>> {
         let plain = name.starts_with("share.").then(|| name.to_owned());
         plain
             .into_iter()
             .chain([format!("{OVERRIDE}{name}")])
             .find_map(|key| Self::at(self.connector, key))
             .or_else(|| Self::at(self.worker, format!("{WORKER_CONSUMER}{name}")))
+    }
+
+    /// A security key of the worker itself. Where the consumers have servers of their own it isn't
+    /// theirs: a password must not go to another cluster.
+    fn of_worker(&self, name: &str) -> Option<Setting<'a>> {
+        let is_shared = self.own(Self::SERVERS).is_none() && find(&[SECURITY], name).is_some();
+        is_shared.then(|| Self::at(self.worker, name.to_owned()))?
+    }
+
+    /// What the admin client is told.
+    fn find_admin(&self, name: &str) -> Option<Setting<'a>> {
+        if find(&[SECURITY], name).is_none() {
+            return self.find(name);
+        }
+        let own = Self::at(self.connector, format!("{ADMIN_OVERRIDE}{name}"))
+            .or_else(|| Self::at(self.worker, format!("{WORKER_ADMIN}{name}")))
+            .or_else(|| self.of_worker(name));
+        own.or_else(|| {
+            let overrides = self.connector.with_prefix(ADMIN_OVERRIDE);
+            let own = overrides.chain(self.worker.with_prefix(WORKER_ADMIN));
+            let workers = self.worker.iter().map(|(key, _)| key);
+            let workers = workers.filter(|key| self.of_worker(key).is_some());
+            security::inherits(name, own.map(|(own, _)| own).chain(workers))
+                .then(|| self.find(name))?
+        })
     }
 
     fn at(file: &'a Properties, key: String) -> Option<Setting<'a>> {
@@ -182,24 +228,34 @@ impl<'a> Layers<'a> {
             .connector
             .iter()
             .filter(|(key, _)| find(&[SHARE], key).is_some());
-        let names: std::collections::BTreeSet<&str> = worker
+        let inherited = self
+            .worker
+            .iter()
+            .filter(|(key, _)| self.of_worker(key).is_some());
+        let names: BTreeSet<&str> = worker
             .chain(overrides)
             .chain(plain)
+            .chain(inherited)
             .map(|(name, _)| name)
             .collect();
         names
             .into_iter()
             .filter_map(|name| {
                 let setting = self.find(name)?;
-                let value = if super::problem::is_secret(name) {
-                    super::problem::HIDDEN.into()
+                let value = if problem::is_secret(name) {
+                    problem::HIDDEN.into()
                 } else {
-                    super::problem::without_passwords(setting.value)
+                    problem::shown(setting.value)
                 };
-                Some(format!(
-                    "{name}={value} ({})",
-                    setting.file.file().display()
-                ))
+                let place = setting.file.file().display();
+                // Kafka Connect would leave it out.
+                let is_inherited = find(&[SECURITY], &setting.key).is_some();
+                let whose = if is_inherited {
+                    ", the worker's own"
+                } else {
+                    ""
+                };
+                Some(format!("{name}={value} ({place}{whose})"))
             })
             .collect()
     }
@@ -221,7 +277,6 @@ impl ConsumerSettings {
         check_policy(connector, worker, problems);
         check_written_twice(connector, problems);
         check_protocol(&layers, problems);
-        check_security(&layers, problems);
         let start = layers.find("share.auto.offset.reset");
         let start_position = start.as_ref().and_then(|setting| {
             let position = StartPosition::parse(setting.value);
@@ -234,10 +289,15 @@ impl ConsumerSettings {
             position
         });
         let bootstrap_servers = layers
-            .text("bootstrap.servers")
+            .text(Layers::SERVERS)
             .unwrap_or_else(|| worker.bootstrap_servers.clone());
+        let base = client(name, &bootstrap_servers, &layers, problems)?;
+        let (mut client, mut admin) = (base.clone(), base);
+        security::configure(&mut client, |key| layers.find(key), problems);
+        security::configure(&mut admin, |key| layers.find_admin(key), problems);
         Some(Self {
-            client: client(name, &bootstrap_servers, &layers, problems)?,
+            client,
+            admin,
             bootstrap_servers,
             group_id: group_id(name, &layers, problems),
             client_rack: layers.text("client.rack"),
@@ -271,8 +331,7 @@ impl ConsumerSettings {
     }
 }
 
-/// The clients' settings: every key that the client knows, with the name of the connector as the
-/// client id unless that is set.
+/// The clients' settings before any key: servers, and the name of the connector as the client id.
 fn client(
     name: &str,
     bootstrap_servers: &str,
@@ -280,8 +339,8 @@ fn client(
     problems: &mut Vec<ConfigProblem>,
 ) -> Option<ClientConfig> {
     let setting = layers
-        .find("bootstrap.servers")
-        .or_else(|| Layers::at(layers.worker, "bootstrap.servers".to_owned()))?;
+        .find(Layers::SERVERS)
+        .or_else(|| Layers::at(layers.worker, Layers::SERVERS.to_owned()))?;
     let mut client = match ClientConfig::new(bootstrap_servers) {
         Ok(client) => client,
         Err(error) => {
@@ -296,41 +355,27 @@ fn client(
         }
     };
     client.client_id = Some(format!("connector-consumer-{name}"));
-    for key in ClientConfig::keys() {
-        if *key == "bootstrap.servers" {
-            continue;
-        }
-        if let Some(setting) = layers.find(key)
-            && let Err(error) = client.set(key, setting.value)
-        {
-            problems.push(setting.file.problem(&setting.key, error.to_string()));
-        }
-    }
     Some(client)
 }
 
 fn check_policy(connector: &Properties, worker: &WorkerConfig, problems: &mut Vec<ConfigProblem>) {
     let policy = &worker.override_policy;
-    for (name, _) in connector.with_prefix(OVERRIDE) {
-        if !policy.permits(name) {
+    for (prefix, of_worker) in [(OVERRIDE, WORKER_CONSUMER), (ADMIN_OVERRIDE, WORKER_ADMIN)] {
+        for (name, _) in connector.with_prefix(prefix) {
+            if policy.permits(name) {
+                continue;
+            }
             let way_out = if name.starts_with("share.") {
                 format!("write {name} without the prefix")
             } else {
-                format!(
-                    "set {WORKER_CONSUMER}{name} in the worker's file, or change the policy there"
-                )
+                format!("set {of_worker}{name} in the worker's file, or change the policy there")
             };
-            problems.push(
-                connector
-                    .problem(
-                        &format!("{OVERRIDE}{name}"),
-                        format!(
-                            "is refused by connector.client.config.override.policy={} of the worker",
-                            policy.name()
-                        ),
-                    )
-                    .advice(way_out),
+            let refused = format!(
+                "is refused by connector.client.config.override.policy={} of the worker",
+                policy.name()
             );
+            let problem = connector.problem(&format!("{prefix}{name}"), refused);
+            problems.push(problem.advice(way_out));
         }
     }
 }
@@ -378,24 +423,6 @@ fn check_protocol(layers: &Layers<'_>, problems: &mut Vec<ConfigProblem>) {
             )
             .advice(advice),
     });
-}
-
-/// Consumer settings inherit the worker's own `security.protocol`.
-fn check_security(layers: &Layers<'_>, problems: &mut Vec<ConfigProblem>) {
-    let own = layers.find("security.protocol");
-    let setting = own.or_else(|| Layers::at(layers.worker, "security.protocol".to_owned()));
-    if let Some(setting) = setting
-        && !setting.value.is_empty()
-        && !setting.value.eq_ignore_ascii_case("PLAINTEXT")
-    {
-        let problem = setting
-            .file
-            .problem(&setting.key, "TLS and SASL aren't available yet")
-            .advice("only PLAINTEXT listeners can be used");
-        if !problems.contains(&problem) {
-            problems.push(problem);
-        }
-    }
 }
 
 /// Connector `share.group.id`, then `consumer.override.group.id`, then the worker's, then

@@ -171,7 +171,7 @@ pub(super) fn find<'a>(tables: &[&'a [Known]], key: &str) -> Option<&'a Known> {
         .or_else(|| all().find(|known| known.is_family() && known.is(key)))
 }
 
-const fn acts(name: &'static str, kind: ValueKind) -> Known {
+pub(super) const fn acts(name: &'static str, kind: ValueKind) -> Known {
     with(name, kind, Effect::Acts)
 }
 
@@ -184,11 +184,11 @@ const fn with(name: &'static str, kind: ValueKind, effect: Effect) -> Known {
     }
 }
 
-const fn ignored(name: &'static str, why: &'static str) -> Known {
+pub(super) const fn ignored(name: &'static str, why: &'static str) -> Known {
     with(name, ValueKind::Text, Effect::Ignored(why))
 }
 
-const fn later(
+pub(super) const fn later(
     name: &'static str,
     kind: ValueKind,
     default: &'static str,
@@ -213,7 +213,7 @@ const fn refused(name: &'static str, advice: &'static str) -> Known {
 }
 
 /// A key whose presence alone is refused, as Kafka's share consumer does.
-const fn forbidden(name: &'static str, advice: &'static str) -> Known {
+pub(super) const fn forbidden(name: &'static str, advice: &'static str) -> Known {
     with(name, ValueKind::Text, Effect::Refused(advice))
 }
 
@@ -230,7 +230,7 @@ const POSITIVE: ValueKind = ValueKind::Int {
 const NO_WORKER_GROUP: &str = "workers don't form a group here: run as many as you like";
 const NO_INTERNAL_TOPICS: &str = "there are no internal topics here: connectors come from files";
 const NO_JVM: &str = "no Java classes are loaded";
-const NO_REST: &str = "there is no REST listener yet";
+pub(super) const NO_REST: &str = "there is no REST listener yet";
 const SINKS_ONLY: &str = "only sinks run here";
 const NO_PROVIDERS: &str = "configuration providers aren't available yet: write the value itself";
 const RAW: &str = "keys, values and headers are passed on as the bytes they are";
@@ -250,7 +250,6 @@ pub(super) const WORKER: &[Known] = &[
         "connector.client.config.override.allowlist",
         ValueKind::List,
     ),
-    acts("security.protocol", ValueKind::Text),
     later("key.converter", ValueKind::NonBlank, BYTES, RAW),
     later("value.converter", ValueKind::NonBlank, BYTES, RAW),
     later("header.converter", ValueKind::NonBlank, SIMPLE, RAW),
@@ -294,14 +293,9 @@ pub(super) const WORKER: &[Known] = &[
     ignored("rest.extension.classes", NO_JVM),
     ignored("metric.reporters", NO_JVM),
     ignored("auto.include.jmx.reporter", NO_JVM),
-    ignored("ssl.engine.factory.class", NO_JVM),
-    ignored("security.providers", NO_JVM),
     ignored("metrics.*", "counters are kept as totals, without windows"),
     ignored("producer.*", NO_DEAD_LETTERS),
-    ignored(
-        "admin.*",
-        "the admin client takes the settings of the consumers",
-    ),
+    ignored("admin.*", ADMIN),
 ];
 
 /// Keys of Kafka's clients that a worker file may hold without prefix, for the worker's own
@@ -320,13 +314,11 @@ pub(super) const WORKER_CLIENT: &[Known] = &[
     ignored("socket.connection.setup.timeout.max.ms", OWN_CLIENT),
     ignored("send.buffer.bytes", OWN_CLIENT),
     ignored("receive.buffer.bytes", OWN_CLIENT),
-    ignored("ssl.*", NO_TLS),
-    ignored("sasl.*", NO_TLS),
 ];
 
 const OWN_CLIENT: &str =
     "it sets the worker's own group client, which does not exist here: use consumer.<key>";
-const NO_TLS: &str = "TLS and SASL aren't available yet, only security.protocol=PLAINTEXT";
+const ADMIN: &str = "beside security.protocol, ssl.* and sasl.* the admin client takes the settings of the consumers";
 const BYTES: &str = "org.apache.kafka.connect.converters.ByteArrayConverter";
 const SIMPLE: &str = "org.apache.kafka.connect.storage.SimpleHeaderConverter";
 
@@ -438,10 +430,7 @@ pub(super) const CONNECTOR: &[Known] = &[
         "a failed task stays failed",
     ),
     ignored("producer.override.*", NO_DEAD_LETTERS),
-    ignored(
-        "admin.override.*",
-        "the admin client takes the settings of the consumers",
-    ),
+    ignored("admin.override.*", ADMIN),
 ];
 
 const NO_TRANSFORMS: &str = "transforms aren't available yet, and without them other records would be written than you mean";
@@ -539,9 +528,6 @@ pub(super) const CONSUMER: &[Known] = &[
     acts("reconnect.backoff.max.ms", MS),
     acts("metadata.max.age.ms", POSITIVE),
     acts("socket.connection.setup.timeout.ms", POSITIVE),
-    acts("security.protocol", ValueKind::Text),
-    ignored("ssl.*", NO_TLS),
-    ignored("sasl.*", NO_TLS),
     ignored(
         "max.partition.fetch.bytes",
         "a share fetch has no such limit; use fetch.max.bytes",
@@ -575,7 +561,6 @@ pub(super) const CONSUMER: &[Known] = &[
     ignored("metrics.*", "counters are kept as totals, without windows"),
     ignored("auto.include.jmx.reporter", NO_JVM),
     ignored("enable.metrics.push", "metrics aren't pushed to the broker"),
-    ignored("security.providers", NO_JVM),
     ignored("share.acquire.record.limit", TUNED),
     forbidden(
         "auto.offset.reset",
@@ -671,6 +656,7 @@ fn slips(a: &[char], b: &[char], slips_max: usize) -> usize {
 mod tests {
     use std::borrow::Cow;
 
+    use super::super::security::SECURITY;
     use super::*;
 
     #[test]
@@ -715,7 +701,7 @@ mod tests {
 
     #[test]
     fn no_key_is_in_a_table_twice() {
-        for table in [WORKER, WORKER_CLIENT, CONNECTOR, SHARE, CONSUMER] {
+        for table in [WORKER, WORKER_CLIENT, CONNECTOR, SHARE, CONSUMER, SECURITY] {
             let mut names: Vec<_> = table.iter().map(|known| known.name).collect();
             names.sort_unstable();
             let count = names.len();

@@ -11,6 +11,7 @@ mod consumer;
 mod keys;
 mod problem;
 mod properties;
+mod security;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -23,6 +24,7 @@ pub use consumer::{AcknowledgementMode, ConsumerSettings, StartPosition};
 pub use keys::{KeyDef, ValueKind, nearest};
 pub use problem::{ConfigProblem, Severity, without_passwords};
 pub use properties::Properties;
+pub use security::{Unsupported, unsupported_key};
 pub use worker::{OverridePolicy, WorkerConfig};
 
 use crate::connector::Registry;

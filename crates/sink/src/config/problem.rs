@@ -85,7 +85,7 @@ impl fmt::Display for ConfigProblem {
             write!(f, ":{line}")?;
         }
         match (&self.key, &self.value) {
-            (Some(key), Some(value)) => write!(f, ": {key}={}", without_passwords(value))?,
+            (Some(key), Some(value)) => write!(f, ": {key}={}", shown(value))?,
             (Some(key), None) => write!(f, ": {key}")?,
             _ => {}
         }
@@ -115,6 +115,14 @@ pub fn without_passwords(text: &str) -> Cow<'_, str> {
         }
     });
     Cow::Owned(words.collect())
+}
+
+/// A value in one line: certificates in PEM have many.
+pub(super) fn shown(value: &str) -> Cow<'_, str> {
+    match value.split_once('\n') {
+        Some((first, _)) => Cow::Owned(format!("{}…", without_passwords(first))),
+        None => without_passwords(value),
+    }
 }
 
 /// Whether the value of `key` must never be shown.

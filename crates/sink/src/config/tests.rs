@@ -1,5 +1,7 @@
 //! Whole configurations: what is taken, what is refused, and what is said about it.
 
+mod security;
+
 use super::*;
 use crate::connector::{Connector, DynSinkTask, TaskContext};
 use crate::error::TaskError;
@@ -443,7 +445,6 @@ fn what_would_write_other_records_than_meant_is_refused() {
         "topics.regex=o.*",
         "share.start.from.group=old",
         "target=${env:HOME}",
-        "consumer.override.security.protocol=SASL_SSL",
     ] {
         let connector = CONNECTOR.replace(
             "target=x\n",
@@ -461,8 +462,8 @@ fn what_would_write_other_records_than_meant_is_refused() {
         assert_eq!(errors.len(), 1, "{errors:#?}");
         assert!(errors[0].contains("available yet"), "{errors:#?}");
     }
-    let errors = errors(with("security.protocol=SSL\nconfig.providers=env\n", ""));
-    assert_eq!(errors.len(), 2, "{errors:#?}");
+    let errors = errors(with("config.providers=env\n", ""));
+    assert_eq!(errors.len(), 1, "{errors:#?}");
 }
 
 #[test]

@@ -1,0 +1,168 @@
+//! TLS and SASL: the keys, and which of a worker's apply to whom.
+//!
+//! Source: the configuration definitions of Kafka 4.4's `SslConfigs` and `SaslConfigs`.
+
+use sharegroup_consumer::client::ClientConfig;
+use sharegroup_consumer::error::ConfigError;
+
+use super::consumer::{Layers, Setting};
+use super::keys::{Effect, Known, NO_REST, ValueKind, acts, find, forbidden, ignored, later};
+use super::problem::ConfigProblem;
+
+/// `security.protocol`, `ssl.*` and `sasl.*` of any client: without a prefix in a worker's file for
+/// the admin client, and behind the prefix of a client.
+pub(super) const SECURITY: &[Known] = &[
+    acts("security.protocol", ValueKind::Text),
+    acts("ssl.truststore.location", ValueKind::Text),
+    acts("ssl.truststore.type", ValueKind::Text),
+    acts("ssl.truststore.password", ValueKind::Password),
+    acts("ssl.truststore.certificates", ValueKind::Text),
+    acts("ssl.keystore.location", ValueKind::Text),
+    acts("ssl.keystore.type", ValueKind::Text),
+    acts("ssl.keystore.password", ValueKind::Password),
+    acts("ssl.keystore.certificate.chain", ValueKind::Text),
+    acts("ssl.keystore.key", ValueKind::Password),
+    acts("ssl.key.password", ValueKind::Password),
+    acts("ssl.endpoint.identification.algorithm", ValueKind::Text),
+    acts("ssl.enabled.protocols", ValueKind::List),
+    acts("ssl.protocol", ValueKind::Text),
+    acts("ssl.cipher.suites", ValueKind::List),
+    acts("sasl.mechanism", ValueKind::Text),
+    acts("sasl.jaas.config", ValueKind::Password),
+    acts("sasl.oauthbearer.token.endpoint.url", ValueKind::Text),
+    acts("sasl.login.callback.handler.class", ValueKind::Text),
+    acts("sasl.oauthbearer.jwt.retriever.class", ValueKind::Text),
+    acts(
+        "sasl.oauthbearer.client.credentials.client.id",
+        ValueKind::Text,
+    ),
+    acts(
+        "sasl.oauthbearer.client.credentials.client.secret",
+        ValueKind::Password,
+    ),
+    acts("sasl.oauthbearer.scope", ValueKind::Text),
+    acts("sasl.oauthbearer.header.urlencode", ValueKind::Text),
+    acts("sasl.login.connect.timeout.ms", ValueKind::Text),
+    acts("sasl.login.read.timeout.ms", ValueKind::Text),
+    acts("sasl.login.retry.backoff.ms", ValueKind::Text),
+    acts("sasl.login.retry.backoff.max.ms", ValueKind::Text),
+    acts("sasl.login.refresh.window.factor", ValueKind::Text),
+    acts("sasl.login.refresh.window.jitter", ValueKind::Text),
+    acts("sasl.login.refresh.min.period.seconds", ValueKind::Text),
+    acts("sasl.login.refresh.buffer.seconds", ValueKind::Text),
+    forbidden("ssl.provider", ONE_TLS),
+    forbidden("ssl.engine.factory.class", ONE_TLS),
+    forbidden("security.providers", ONE_TLS),
+    ignored("ssl.keymanager.algorithm", JSSE),
+    ignored("ssl.trustmanager.algorithm", JSSE),
+    ignored("ssl.secure.random.implementation", JSSE),
+    later("ssl.client.auth", ValueKind::Text, "none", NO_REST),
+    forbidden("sasl.login.class", NO_LOGIN_CLASS),
+    forbidden("sasl.client.callback.handler.class", NO_LOGIN_CLASS),
+    forbidden("sasl.oauthbearer.assertion.*", NO_ASSERTION),
+    ignored("sasl.kerberos.*", NO_KERBEROS),
+    ignored("sasl.oauthbearer.jwt.validator.class", NOT_VALIDATED),
+    ignored("sasl.oauthbearer.jwks.*", NOT_VALIDATED),
+    ignored("sasl.oauthbearer.expected.*", NOT_VALIDATED),
+    ignored("sasl.oauthbearer.clock.skew.seconds", NOT_VALIDATED),
+    ignored("sasl.oauthbearer.scope.claim.name", NOT_VALIDATED),
+    ignored("sasl.oauthbearer.sub.claim.name", NOT_VALIDATED),
+];
+
+const ONE_TLS: &str = "no Java class is loaded, TLS is always that of rustls; remove this key and say with ssl.truststore.* and ssl.keystore.* what is trusted and shown";
+const JSSE: &str = "it chooses a part of Java's TLS";
+const NO_LOGIN_CLASS: &str = "no Java class is loaded; remove this key and use PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER with sasl.jaas.config";
+const NO_ASSERTION: &str = "signed assertions aren't sent; use a client id and secret (sasl.oauthbearer.client.credentials.*), or a token from a file (sasl.oauthbearer.token.endpoint.url=file:/…)";
+const NO_KERBEROS: &str =
+    "Kerberos (GSSAPI) isn't spoken; use PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER";
+const NOT_VALIDATED: &str = "the broker checks tokens, clients send them on";
+
+/// What is to be said about a security key of Kafka's that a client does not follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unsupported {
+    /// It changes nothing: why.
+    Ignored(&'static str),
+    /// Without it the client would do something else than meant: what to do instead.
+    Refused(&'static str),
+}
+
+/// Whether `key` is one of Kafka's security keys that no client here follows.
+#[must_use]
+pub fn unsupported_key(key: &str) -> Option<Unsupported> {
+    match find(&[SECURITY], key)?.effect {
+        Effect::Acts => None,
+        Effect::Ignored(why) | Effect::Later(why) => Some(Unsupported::Ignored(why)),
+        Effect::Refused(advice) => Some(Unsupported::Refused(advice)),
+    }
+}
+
+/// The key that decides whether a client that has `key` of its own still inherits the others of its
+/// family: a truststore is one thing, and so are a keystore and what goes with a SASL mechanism.
+fn family(key: &str) -> &str {
+    const SASL_MECHANISM: &str = "sasl.mechanism";
+    let store = ["ssl.truststore.", "ssl.key"];
+    if let Some(store) = store.into_iter().find(|store| key.starts_with(store)) {
+        store
+    } else if key.starts_with("sasl.") {
+        SASL_MECHANISM
+    } else {
+        key
+    }
+}
+
+/// Whether a client that has the keys `own` inherits `key` from another one.
+pub(super) fn inherits<'k>(key: &str, mut own: impl Iterator<Item = &'k str>) -> bool {
+    let family = family(key);
+    !own.any(|own| own == key || own.starts_with(family))
+}
+
+/// Sets what one client has been told, and checks that its security keys work together and with the
+/// files that they name.
+pub(super) fn configure<'a>(
+    client: &mut ClientConfig,
+    find: impl Fn(&str) -> Option<Setting<'a>>,
+    problems: &mut Vec<ConfigProblem>,
+) {
+    let mut push = |problem| {
+        if !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    };
+    let mut is_sound = true;
+    for key in ClientConfig::keys() {
+        if *key == Layers::SERVERS {
+            continue;
+        }
+        if let Some(setting) = find(key)
+            && let Err(error) = client.set(key, setting.value)
+        {
+            is_sound = false;
+            push(setting.problem(key, &error));
+        }
+    }
+    if is_sound && let Err(error) = client.check() {
+        let text = error.to_string();
+        let keys = SECURITY.iter().map(|known| known.name);
+        // The text names the key that is wrong, or the one that is missing.
+        let named = keys.filter(|key| text.contains(key));
+        let place = named.chain(["security.protocol"]).find_map(|key| {
+            let setting = find(key)?;
+            Some((key, setting))
+        });
+        if let Some((key, setting)) = place {
+            push(setting.problem(key, &error));
+        }
+    }
+}
+
+impl Setting<'_> {
+    /// An error of the client about this value of `key`, without saying again which key it is.
+    fn problem(&self, key: &str, error: &ConfigError) -> ConfigProblem {
+        let text = error.to_string();
+        let quoted = text.strip_prefix(&format!("`{key}` "));
+        let stored = text.strip_prefix(&format!("{key}={}: ", self.value));
+        let message = quoted.or(stored).unwrap_or(&text);
+        self.file.problem(&self.key, message)
+    }
+}
