@@ -5,13 +5,14 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sharegroup_wire::message::share_acknowledge::ShareAcknowledgeRequest;
 use sharegroup_wire::message::share_fetch::{
     ACQUIRE_BATCH_OPTIMIZED, ACQUIRE_RECORD_LIMIT, ShareFetchRequest, ShareFetchResponse,
 };
 use sharegroup_wire::{ErrorCode, SessionEpoch};
 
 use super::{Reply, Serve};
-use crate::model::share_partition::{AcquireMode, AcquireTerms};
+use crate::model::share_partition::{AcquireMode, AcquireTerms, Settlement};
 use crate::model::share_session::{Admission, SessionKey};
 use crate::model::topics::Place;
 use crate::model::{AckResult, Call, Model, Parked, ShareFetchWait, Wait, lock_ms};
@@ -84,18 +85,22 @@ fn fetch(
     admission: Admission,
     max_wait: Duration,
 ) -> Reply<ShareFetchResponse> {
-    let results = acknowledge(model, call, request, key);
-    let mut wait = waits_for(request, key, results);
+    let mut wait = waits_for(request, key);
+    let settlements = look_at_acknowledgements(model, call, request, key, &mut wait.results);
     if admission == Admission::Closing {
+        settle(model, call, key, settlements);
         model.close_session(call.broker, key);
-        wait.terms.records_max = 0;
-    } else {
-        wait.is_opening = admission == Admission::Opened;
-        wait.places = change_session(model, call, request, key);
+        return Reply::Now(model.share_fetch_answer(&wait, Vec::new()));
     }
-    let is_over = max_wait.is_zero() || admission == Admission::Closing;
-    if let Some(answer) = model.try_share_fetch(call.now, call.broker, &wait, is_over) {
-        return Reply::Now(answer);
+    wait.is_opening = admission == Admission::Opened;
+    wait.places = change_session(model, call, request, key, wait.is_opening);
+    // What is settled doesn't count yet for this fetch, unless it has to wait.
+    let fetched = model.try_share_fetch(call.now, call.broker, &wait, false);
+    settle(model, call, key, settlements);
+    let fetched =
+        fetched.or_else(|| model.try_share_fetch(call.now, call.broker, &wait, max_wait.is_zero()));
+    if let Some(fetched) = fetched {
+        return Reply::Now(model.share_fetch_answer(&wait, fetched));
     }
     model.park(Parked {
         call: call.clone(),
@@ -105,13 +110,15 @@ fn fetch(
     Reply::Parked
 }
 
-fn acknowledge(
+/// What is allowed of the acknowledgements; notes the result of each partition.
+fn look_at_acknowledgements(
     model: &mut Model,
     call: &Call,
     request: &ShareFetchRequest,
     key: &SessionKey,
-) -> Vec<AckResult> {
-    let mut results = Vec::new();
+    results: &mut Vec<AckResult>,
+) -> Vec<(Place, Settlement)> {
+    let mut settlements = Vec::new();
     for topic in &request.topics {
         for partition in &topic.partitions {
             let batches = &partition.acknowledgement_batches;
@@ -119,30 +126,29 @@ fn acknowledge(
                 continue;
             }
             let place = (topic.topic_id, partition.partition_index);
+            let asked = (&batches[..], call.version, request.is_renew_ack);
             let fault = model
                 .faults
-                .partition(ShareFetchRequest::API_KEY + 1, place);
-            let error = fault.map_or_else(
-                || {
-                    let asked = (&batches[..], call.version, request.is_renew_ack);
-                    model
-                        .acknowledge(call.now, call.broker, key, place, asked)
-                        .err()
-                },
-                Some,
-            );
-            let error = error.unwrap_or(ErrorCode::None);
+                .partition(ShareAcknowledgeRequest::API_KEY, place);
+            let looked = match fault {
+                Some(error) => Err(error),
+                None => model.look_at_acknowledgements(call.now, call.broker, key, place, asked),
+            };
+            let error = looked.as_ref().err().copied().unwrap_or(ErrorCode::None);
             results.push(AckResult { place, error });
+            settlements.extend(looked.ok().map(|settlement| (place, settlement)));
         }
     }
-    results
+    settlements
 }
 
-fn waits_for(
-    request: &ShareFetchRequest,
-    key: &SessionKey,
-    results: Vec<AckResult>,
-) -> ShareFetchWait {
+fn settle(model: &mut Model, call: &Call, key: &SessionKey, settlements: Vec<(Place, Settlement)>) {
+    for (place, settlement) in settlements {
+        model.settle(call.now, &key.0, place, settlement);
+    }
+}
+
+fn waits_for(request: &ShareFetchRequest, key: &SessionKey) -> ShareFetchWait {
     let mode = if request.share_acquire_mode == ACQUIRE_RECORD_LIMIT {
         AcquireMode::RecordLimit
     } else {
@@ -160,7 +166,7 @@ fn waits_for(
         bytes_max: usize::try_from(request.max_bytes).unwrap_or(0),
         bytes_min: usize::try_from(request.min_bytes).unwrap_or(0),
         places: Vec::new(),
-        results,
+        results: Vec::new(),
         is_opening: false,
     }
 }
@@ -171,6 +177,7 @@ fn change_session(
     call: &Call,
     request: &ShareFetchRequest,
     key: &SessionKey,
+    is_opening: bool,
 ) -> Vec<Place> {
     let added = request.topics.iter().flat_map(|topic| {
         let partitions = topic.partitions.iter();
@@ -190,7 +197,8 @@ fn change_session(
     let Some(session) = session else {
         return Vec::new();
     };
-    session.change(added, &forgotten);
+    // A new session forgets nothing.
+    session.change(added, if is_opening { &[] } else { &forgotten });
     session.rotated(request.share_session_epoch)
 }
 

@@ -74,9 +74,15 @@ fn acknowledge(
             );
             let result = match fault {
                 Some(error) => Err(error),
-                None => model.acknowledge(call.now, call.broker, key, place, asked),
+                None => model.look_at_acknowledgements(call.now, call.broker, key, place, asked),
             };
-            let error_code = result.err().unwrap_or(ErrorCode::None);
+            let error_code = match result {
+                Ok(settlement) => {
+                    model.settle(call.now, &key.0, place, settlement);
+                    ErrorCode::None
+                }
+                Err(error) => error,
+            };
             let current_leader = model.leader_hint(place, error_code);
             leaders.extend(
                 (error_code == ErrorCode::NotLeaderOrFollower).then_some(current_leader.leader_id),

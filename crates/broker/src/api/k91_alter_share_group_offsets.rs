@@ -81,11 +81,5 @@ fn altered(
 fn set(group: &mut Group, place: Place, start_offset: i64) {
     group.initialized.insert(place);
     let partition = SharePartition::stored_at(start_offset);
-    group.loaded.insert(
-        place,
-        Loaded {
-            partition,
-            timer: None,
-        },
-    );
+    group.loaded.insert(place, Loaded::new(partition));
 }

@@ -37,6 +37,20 @@ pub struct Loaded {
     pub partition: SharePartition,
     /// When a timer will look at its locks.
     pub timer: Option<Instant>,
+    /// Where the log was read last for it.
+    pub read_at: Option<i64>,
+}
+
+impl Loaded {
+    /// Of a share partition that nobody has read yet.
+    #[must_use]
+    pub const fn new(partition: SharePartition) -> Self {
+        Self {
+            partition,
+            timer: None,
+            read_at: None,
+        }
+    }
 }
 
 /// How a heartbeat is refused.

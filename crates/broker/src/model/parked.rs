@@ -138,7 +138,8 @@ impl Model {
         } = parked.call;
         let frame = match &mut parked.wait {
             Wait::ShareFetch(wait) => {
-                let answer = self.try_share_fetch(now, parked.call.broker, wait, is_over);
+                let fetched = self.try_share_fetch(now, parked.call.broker, wait, is_over);
+                let answer = fetched.map(|fetched| self.share_fetch_answer(wait, fetched));
                 answer.map(|answer| {
                     encode_response::<ShareFetchRequest>(&answer, version, correlation_id)
                 })

@@ -14,7 +14,9 @@ use super::Model;
 use super::config::{GroupRules, OffsetReset};
 use super::group::Loaded;
 use super::log::StoredBatch;
-use super::share_partition::{AcquireTerms, Acquired, SharePartition, check_batches};
+use super::share_partition::{
+    AckError, AcquireTerms, Acquired, Settlement, SharePartition, check_batches,
+};
 use super::share_session::{SessionKey, ShareSession};
 use super::timers::Timer;
 use super::topics::{Partition, Place};
@@ -46,19 +48,21 @@ struct Read {
     place: Place,
     fetch_offset: i64,
     batches: Vec<StoredBatch>,
+    /// The beginning of the next batch, as far as the bytes reach.
+    cut: Bytes,
 }
 
 const KEY: i16 = ShareFetchRequest::API_KEY;
 
 impl Model {
-    /// Answers a share fetch if there is something to answer, or if its time `is_over`.
+    /// What a share fetch gets, if there is something, or if its time `is_over`.
     pub(crate) fn try_share_fetch(
         &mut self,
         now: Instant,
         broker: BrokerId,
         wait: &ShareFetchWait,
         is_over: bool,
-    ) -> Option<ShareFetchResponse> {
+    ) -> Option<Vec<(Place, FetchedPartition)>> {
         let rules = self.configs.group(&wait.group_id);
         let mut failed: Vec<(Place, ErrorCode)> = Vec::new();
         let mut open: Vec<Place> = Vec::new();
@@ -84,13 +88,14 @@ impl Model {
             && self.available_bytes(&wait.group_id, &open, &rules, wait.bytes_min)
                 >= wait.bytes_min;
         if !(is_over || all_failed || wants_nothing || has_enough) {
+            self.remember_reads(&wait.group_id, &open);
             return None;
         }
         for (place, error) in &mut failed {
             // A scripted error counts only when it is told.
             *error = self.faults.partition(KEY, *place).unwrap_or(*error);
         }
-        let read = self.read_for(wait, &open, &rules);
+        let read = self.read_in_turn(wait, &open, &rules, is_over);
         let mut answer = Vec::new();
         let mut left = wait.terms.records_max;
         for read in read {
@@ -110,7 +115,7 @@ impl Model {
         for (place, error) in failed {
             answer.push((place, self.failed(place, error)));
         }
-        Some(self.share_fetch_answer(wait, answer, &rules))
+        Some(answer)
     }
 
     /// Why a partition can't be fetched at this broker by this group.
@@ -155,10 +160,7 @@ impl Model {
             let start = topics.partition(place).map_or(0, |partition| {
                 first_offset(partition, rules.offset_reset, unix_ms)
             });
-            Loaded {
-                partition: SharePartition::new(start),
-                timer: None,
-            }
+            Loaded::new(SharePartition::new(start))
         });
         if let Some(partition) = topics.partition(place) {
             loaded.partition.cut_front(partition.log.start_offset());
@@ -197,15 +199,57 @@ impl Model {
         bytes
     }
 
-    /// Reads all partitions before anything is acquired: the bytes are shared evenly, and only the
-    /// first batch of all may exceed them.
-    fn read_for(
+    /// Notes where share partitions stand that were looked at for nothing.
+    fn remember_reads(&mut self, group_id: &str, places: &[Place]) {
+        for place in places {
+            let group = self.groups.get_mut(group_id);
+            if let Some(loaded) = group.and_then(|group| group.loaded.get_mut(place)) {
+                loaded.read_at = Some(loaded.partition.next_fetch_offset());
+            }
+        }
+    }
+
+    /// Reads all partitions before anything is acquired.
+    ///
+    /// *Quirk*: a real broker remembers where it read a share partition last. One that stands
+    /// elsewhere now is read first, to see whether there is enough; then the others are, in a read of
+    /// their own, and come before it. Only a fetch whose time `is_over` reads all in one go.
+    fn read_in_turn(
         &mut self,
         wait: &ShareFetchWait,
         places: &[Place],
         rules: &GroupRules,
+        is_over: bool,
     ) -> Vec<Read> {
         let share = wait.bytes_max / places.len().max(1);
+        if is_over {
+            return self.read_all(wait, places, rules, share);
+        }
+        let mut moved = Vec::new();
+        let mut same = Vec::new();
+        for place in places {
+            let group = self.groups.get_mut(&wait.group_id);
+            let Some(loaded) = group.and_then(|group| group.loaded.get_mut(place)) else {
+                continue;
+            };
+            let next = loaded.partition.next_fetch_offset();
+            let has_moved = loaded.read_at.replace(next) != Some(next);
+            if has_moved { &mut moved } else { &mut same }.push(*place);
+        }
+        let mut read = self.read_all(wait, &same, rules, share);
+        read.extend(self.read_all(wait, &moved, rules, share));
+        read
+    }
+
+    /// One read of several partitions: each gets its `share` of the bytes, and only the first batch of
+    /// all may exceed it.
+    fn read_all(
+        &mut self,
+        wait: &ShareFetchWait,
+        places: &[Place],
+        rules: &GroupRules,
+        share: usize,
+    ) -> Vec<Read> {
         let mut total = wait.bytes_max;
         let mut is_first = true;
         let mut all = Vec::new();
@@ -218,16 +262,21 @@ impl Model {
             else {
                 continue;
             };
-            let batches = partition
-                .log
-                .read(fetch_offset, end, share.min(total), is_first);
+            let bytes_max = share.min(total);
+            let batches = partition.log.read(fetch_offset, end, bytes_max, is_first);
             let batches: Vec<StoredBatch> = batches.cloned().collect();
-            total = total.saturating_sub(batches.iter().map(|batch| batch.bytes.len()).sum());
+            let size: usize = batches.iter().map(|batch| batch.bytes.len()).sum();
+            total = total.saturating_sub(size);
             is_first &= batches.is_empty();
+            let behind = batches.last().map_or(i64::MAX, |last| last.last_offset + 1);
+            let next = partition.log.read(behind, end, usize::MAX, true).next();
+            let left = bytes_max.saturating_sub(size);
+            let cut = next.map(|next| next.bytes.slice(..left.min(next.bytes.len())));
             all.push(Read {
                 place: *place,
                 fetch_offset,
                 batches,
+                cut: cut.unwrap_or_default(),
             });
         }
         all
@@ -269,7 +318,7 @@ impl Model {
             acquired.ranges = loaded.partition.archive_aborted(&acquired.ranges, &aborted);
         }
         self.watch_locks(&wait.group_id, read.place);
-        answer.records = slice(&read.batches, &acquired);
+        answer.records = slice(read, &acquired);
         let count = acquired.count;
         answer.acquired_records = acquired.ranges;
         (answer, count)
@@ -336,11 +385,11 @@ impl Model {
         endpoints
     }
 
-    fn share_fetch_answer(
+    /// The answer to a share fetch with what it got and the results of its acknowledgements.
+    pub(crate) fn share_fetch_answer(
         &self,
         wait: &ShareFetchWait,
         mut fetched: Vec<(Place, FetchedPartition)>,
-        rules: &GroupRules,
     ) -> ShareFetchResponse {
         let mut responses: Vec<FetchedTopic> = Vec::new();
         let acknowledged = wait.results.iter().map(|result| result.place);
@@ -381,25 +430,26 @@ impl Model {
             }
         }
         ShareFetchResponse {
-            acquisition_lock_timeout_ms: lock_ms(rules),
+            acquisition_lock_timeout_ms: lock_ms(&self.configs.group(&wait.group_id)),
             responses,
             node_endpoints: self.endpoints(leaders),
             ..Default::default()
         }
     }
 
-    /// Applies a member's acknowledgements of one partition at this broker, all or none.
+    /// Looks at a member's acknowledgements of one partition at this broker: what they settle counts
+    /// with [`settle`](Self::settle) only, as a real broker writes it first.
     ///
     /// # Errors
     /// The partition's error.
-    pub(crate) fn acknowledge(
+    pub(crate) fn look_at_acknowledgements(
         &mut self,
         now: Instant,
         broker: BrokerId,
         key: &SessionKey,
         place: Place,
         request: (&[AcknowledgementBatch], i16, bool),
-    ) -> Result<(), ErrorCode> {
+    ) -> Result<Settlement, ErrorCode> {
         let (batches, version, is_renew) = request;
         let Some(partition) = self.topics.partition(place) else {
             return Err(match self.topics.get(place.0) {
@@ -410,18 +460,31 @@ impl Model {
         check_batches(batches, version, is_renew)?;
         // A leader that lost the partition has forgotten it: no hint, as if it never existed.
         let is_led = partition.leader == broker;
+        let rules = self.configs.group(&key.0);
         let group = self.groups.get_mut(&key.0).filter(|_| is_led);
         let loaded = group.and_then(|group| group.loaded.get_mut(&place));
-        let loaded = loaded.ok_or(ErrorCode::UnknownTopicOrPartition)?;
-        let rules = self.configs.group(&key.0);
-        let outcome = loaded
-            .partition
-            .acknowledge(now, &key.1, batches, &rules.limits);
-        let outcome = outcome.map_err(|error| error.code())?;
-        self.bury(now, &key.0, place, &outcome.lost, &rules);
-        self.touched.insert(place);
+        let partition = &mut loaded.ok_or(ErrorCode::UnknownTopicOrPartition)?.partition;
+        let settlement = partition.look_at(now, &key.1, batches, &rules.limits);
         self.watch_locks(&key.0, place);
-        Ok(())
+        settlement.map_err(AckError::code)
+    }
+
+    /// Settles what was looked at.
+    pub(crate) fn settle(
+        &mut self,
+        now: Instant,
+        group_id: &str,
+        place: Place,
+        settlement: Settlement,
+    ) {
+        let rules = self.configs.group(group_id);
+        let group = self.groups.get_mut(group_id);
+        let Some(loaded) = group.and_then(|group| group.loaded.get_mut(&place)) else {
+            return;
+        };
+        let outcome = loaded.partition.settle(settlement, &rules.limits);
+        self.bury(now, group_id, place, &outcome.lost, &rules);
+        self.touched.insert(place);
     }
 
     /// Frees what a member held in a session that ended. A partition that the session has forgotten
@@ -526,18 +589,21 @@ fn first_offset(partition: &Partition, reset: OffsetReset, unix_ms: i64) -> i64 
 }
 
 /// The whole batches from the first acquired offset to the last.
-fn slice(batches: &[StoredBatch], acquired: &Acquired) -> Bytes {
+///
+/// *Quirk*: where only one whole batch was read, what follows it comes along, cut off.
+fn slice(read: &Read, acquired: &Acquired) -> Bytes {
     let (Some(first), Some(last)) = (acquired.ranges.first(), acquired.ranges.last()) else {
         return Bytes::new();
     };
     let wanted = |batch: &&StoredBatch| {
         batch.last_offset >= first.first_offset && batch.base_offset <= last.last_offset
     };
-    let mut wanted = batches.iter().filter(wanted);
+    let mut wanted = read.batches.iter().filter(wanted);
     let (one, two) = (wanted.next(), wanted.next());
     match (one, two) {
         (None, _) => Bytes::new(),
-        (Some(only), None) => only.bytes.clone(),
+        (Some(only), None) if read.batches.len() > 1 || read.cut.is_empty() => only.bytes.clone(),
+        (Some(only), None) => [&only.bytes[..], &read.cut[..]].concat().into(),
         (Some(one), Some(two)) => {
             let mut bytes = BytesMut::from(&one.bytes[..]);
             bytes.extend_from_slice(&two.bytes);

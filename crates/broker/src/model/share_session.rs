@@ -226,10 +226,8 @@ mod tests {
             link: LinkId(1),
         };
         session.change(places.clone(), &[]);
-        let firsts: Vec<i32> = (0..4)
-            .map(|epoch| session.rotated(SessionEpoch(epoch))[0].1)
-            .collect();
-        assert_eq!(firsts, [0, 1, 2, 0]);
+        let first = |epoch| session.rotated(SessionEpoch(epoch))[0].1;
+        assert_eq!((0..4).map(first).collect::<Vec<_>>(), [0, 1, 2, 0]);
         session.change([places[0]], &places[..2]);
         assert_eq!(session.partitions, places[2..]);
     }

@@ -62,7 +62,16 @@ pub struct AckOutcome {
     pub released: bool,
 }
 
+/// Acknowledgements that are allowed and not applied yet.
+#[derive(Debug, Default)]
+#[must_use = "nothing is settled without `SharePartition::settle`"]
+pub struct Settlement {
+    changes: Vec<Change>,
+    renewed: AckOutcome,
+}
+
 /// A change that waits until the whole request has been looked at.
+#[derive(Debug)]
 struct Change {
     batch: i64,
     first: i64,
@@ -102,13 +111,11 @@ pub fn check_batches(
 }
 
 impl SharePartition {
-    /// Applies a member's acknowledgements, all or none.
-    ///
-    /// Offsets below the start are accepted without a word: nobody can tell a late acknowledgement
-    /// from a repeated one there. *Quirk*: renewals that come before an offset at fault stay.
+    /// Applies a member's acknowledgements, all or none: [`look_at`](Self::look_at) and
+    /// [`settle`](Self::settle).
     ///
     /// # Errors
-    /// [`AckError`] of the first offset at fault; nothing but renewals has changed.
+    /// As [`look_at`](Self::look_at).
     pub fn acknowledge(
         &mut self,
         now: Instant,
@@ -116,6 +123,26 @@ impl SharePartition {
         batches: &[AcknowledgementBatch],
         limits: &Limits,
     ) -> Result<AckOutcome, AckError> {
+        let settlement = self.look_at(now, member_id, batches, limits)?;
+        Ok(self.settle(settlement, limits))
+    }
+
+    /// Checks a member's acknowledgements and renews what they renew. What they settle stays
+    /// acquired until [`settle`](Self::settle): a real broker writes it to the share coordinator
+    /// meanwhile, and a fetch that carries acknowledgements doesn't see yet what they free.
+    ///
+    /// Offsets below the start are accepted without a word: nobody can tell a late acknowledgement
+    /// from a repeated one there. *Quirk*: renewals that come before an offset at fault stay.
+    ///
+    /// # Errors
+    /// [`AckError`] of the first offset at fault; nothing but renewals has changed.
+    pub fn look_at(
+        &mut self,
+        now: Instant,
+        member_id: &str,
+        batches: &[AcknowledgementBatch],
+        limits: &Limits,
+    ) -> Result<Settlement, AckError> {
         let mut pass = Pass {
             now,
             member_id,
@@ -140,11 +167,18 @@ impl SharePartition {
                 looked?;
             }
         }
-        let Pass {
+        Ok(Settlement {
+            changes: pass.changes,
+            renewed: pass.outcome,
+        })
+    }
+
+    /// Applies what [`look_at`](Self::look_at) has allowed.
+    pub fn settle(&mut self, settlement: Settlement, limits: &Limits) -> AckOutcome {
+        let Settlement {
             changes,
-            mut outcome,
-            ..
-        } = pass;
+            renewed: mut outcome,
+        } = settlement;
         for change in &changes {
             self.apply(change, limits, &mut outcome);
         }
@@ -152,7 +186,7 @@ impl SharePartition {
             self.store();
             self.advance();
         }
-        Ok(outcome)
+        outcome
     }
 
     /// First offsets of the batches in flight that an acknowledgement touches.

@@ -26,7 +26,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::{Duration, Instant};
 
-pub use acknowledge::{AckError, AckOutcome, check_batches};
+pub use acknowledge::{AckError, AckOutcome, Settlement, check_batches};
 pub use acquire::{AcquireMode, AcquireTerms, Acquired};
 pub use in_flight::{InFlight, RecordState};
 pub use release::Released;

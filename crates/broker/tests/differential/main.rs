@@ -1,0 +1,318 @@
+//! The model against a real Apache Kafka 4.4: the same seeded history on both, step by step, legal and
+//! illegal requests, every answer compared. Where they differ the real one is right.
+//!
+//! `SHAREGROUP_HISTORIES=500` runs more of them, `SHAREGROUP_SEED=7` one again.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+#[path = "../raw/mod.rs"]
+mod raw;
+mod target;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use sharegroup_broker::Broker;
+use sharegroup_launcher::Kafka;
+use sharegroup_wire::message::share_fetch::AcknowledgementBatch;
+
+use target::{Fetch, Given, PARTITIONS, Target};
+
+const LOCK: Duration = Duration::from_millis(3000);
+/// No step comes so close to the end of a lock.
+const MARGIN: Duration = Duration::from_millis(500);
+const MEMBERS: usize = 3;
+const STEPS: usize = 40;
+const THREADS: usize = 12;
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end.max(1) as u64) as usize
+    }
+
+    fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    fn of<T: Clone>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())].clone()
+    }
+}
+
+struct History {
+    seed: u64,
+    random: Random,
+    real: Target,
+    ours: Target,
+    /// What each member was given and hasn't let go, as far as it knows.
+    held: Vec<Vec<(Given, Instant)>>,
+    log: Vec<String>,
+}
+
+impl History {
+    fn new(seed: u64, real: &str, ours: &str) -> Self {
+        let name = format!("history-{seed}");
+        Self {
+            seed,
+            random: Random(seed),
+            real: Target::new(real, &name, LOCK, MEMBERS),
+            ours: Target::new(ours, &name, LOCK, MEMBERS),
+            held: vec![Vec::new(); MEMBERS],
+            log: Vec::new(),
+        }
+    }
+
+    /// Does a step to both; their lines must be the same.
+    fn both(&mut self, step: impl Fn(&mut Target) -> String) -> Result<(), String> {
+        let (real, ours) = (step(&mut self.real), step(&mut self.ours));
+        if real == ours {
+            self.log.push(real);
+            return Ok(());
+        }
+        Err(format!(
+            "seed {}\n  {}\nreal  {real}\nours  {ours}",
+            self.seed,
+            self.log.join("\n  ")
+        ))
+    }
+
+    fn run(&mut self) -> Result<(), String> {
+        for _ in 0..STEPS {
+            self.wait_for_locks(false);
+            self.step()?;
+        }
+        self.both(Target::offsets)
+    }
+
+    /// Waits until all locks are over, where one is about to end.
+    fn wait_for_locks(&mut self, at_once: bool) {
+        let ends = self.held.iter().flatten().map(|(_, end)| *end);
+        let is_near = ends.clone().any(|end| Instant::now() + MARGIN > end);
+        if let Some(last) = ends.max().filter(|_| is_near || at_once) {
+            std::thread::sleep((last + MARGIN).saturating_duration_since(Instant::now()));
+            self.log.push("locks end".to_owned());
+            self.held = vec![Vec::new(); MEMBERS];
+        }
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        let member = self.random.below(MEMBERS);
+        match self.random.below(100) {
+            0..20 => {
+                let (partition, records) = (self.partition(), 1 + self.random.below(25));
+                self.both(|target| target.produce(partition, records))
+            }
+            20..55 => self.fetch(member),
+            55..82 => {
+                let (partition, batches) = self.acks(member);
+                let closes = self.random.chance(5);
+                self.both(|target| {
+                    target.acknowledge(member, partition, batches.clone(), false, closes)
+                })?;
+                if closes {
+                    self.held[member].clear();
+                }
+                Ok(())
+            }
+            82..88 => self.renew(member),
+            88..90 => {
+                self.held[member].clear();
+                self.both(|target| target.acknowledge(member, 0, Vec::new(), false, true))
+            }
+            90..92 => {
+                self.held[member].clear();
+                self.both(|target| target.cut(member))
+            }
+            92..95 => {
+                self.wait_for_locks(true);
+                Ok(())
+            }
+            95..98 => {
+                let (key, value) = self.random.of(&[
+                    ("share.delivery.count.limit", "2"),
+                    ("share.delivery.count.limit", "3"),
+                    ("share.delivery.count.limit", "5"),
+                    ("share.delivery.count.limit", "10"),
+                    ("share.partition.max.record.locks", "100"),
+                    ("share.partition.max.record.locks", "2000"),
+                    ("share.renew.acknowledge.enable", "false"),
+                    ("share.renew.acknowledge.enable", "true"),
+                ]);
+                self.both(|target| target.configure(key, value))
+            }
+            _ => self.both(Target::offsets),
+        }
+    }
+
+    fn partition(&mut self) -> i32 {
+        self.random.below(PARTITIONS as usize) as i32
+    }
+
+    fn fetch(&mut self, member: usize) -> Result<(), String> {
+        let mut fetch = Fetch {
+            max_records: self.random.of(&[1, 3, 10, 40, 500]),
+            max_bytes: self.random.of(&[1, 700, 1_000_000, 1_000_000]),
+            batch_size: self.random.of(&[1, 5, 30, 500]),
+            strict: self.random.chance(30),
+            acks: Vec::new(),
+            forgets: Vec::new(),
+            epoch_off_by: i32::from(self.random.chance(2)),
+        };
+        if self.random.chance(30) {
+            fetch.acks.push(self.acks(member));
+            fetch.acks.retain(|(_, batches)| !batches.is_empty());
+        }
+        if self.random.chance(3) {
+            fetch.forgets.push(self.partition());
+        }
+        let asked = Instant::now();
+        let (real, given) = self.real.fetch(member, &fetch);
+        let (ours, _) = self.ours.fetch(member, &fetch);
+        let end = asked + LOCK;
+        self.held[member].extend(given.into_iter().map(|given| (given, end)));
+        if real != ours {
+            return Err(format!(
+                "seed {}\n  {}\n{fetch:?}\nreal  {real}\nours  {ours}",
+                self.seed,
+                self.log.join("\n  ")
+            ));
+        }
+        self.log.push(format!(
+            "{fetch:?}
+    {real}"
+        ));
+        Ok(())
+    }
+
+    /// Acknowledgements of what a member holds; some of them wrong.
+    fn acks(&mut self, member: usize) -> (i32, Vec<AcknowledgementBatch>) {
+        let held = &mut self.held[member];
+        if held.is_empty() || self.random.chance(5) {
+            let first = self.random.below(60) as i64;
+            let last = first + self.random.below(10) as i64;
+            let kind = self.random.of(&[0, 1, 2, 3]);
+            return (self.partition(), vec![batch(first, last, vec![kind])]);
+        }
+        let index = self.random.below(held.len());
+        let keeps = self.random.chance(15);
+        let given = if keeps {
+            held[index].0.clone()
+        } else {
+            held.swap_remove(index).0
+        };
+        let (mut first, mut last) = (given.first, given.last);
+        if self.random.chance(30) {
+            first += self.random.below((last - first + 1) as usize) as i64;
+        }
+        if self.random.chance(30) {
+            last = first + self.random.below((last - first + 1) as usize) as i64;
+        }
+        let kinds = [1, 1, 1, 2, 2, 2, 2, 0, 3];
+        let mut batches = vec![batch(first, last, vec![self.random.of(&kinds)])];
+        match self.random.below(30) {
+            0..8 => {
+                let types = (first..=last).map(|_| self.random.of(&kinds)).collect();
+                batches = vec![batch(first, last, types)];
+            }
+            8 => batches[0].last_offset += 100,
+            9 => batches.push(batch(last, last, vec![1])),
+            10 => batches[0].acknowledge_types = vec![],
+            11 => batches[0].acknowledge_types = vec![4],
+            12 => batches.push(batch(0, 0, vec![1])),
+            13 => batches[0].acknowledge_types = vec![7],
+            14 if first > 0 => batches[0].first_offset -= 1,
+            _ => {}
+        }
+        (given.partition, batches)
+    }
+
+    fn renew(&mut self, member: usize) -> Result<(), String> {
+        let Some((given, _)) = self.held[member].first().cloned() else {
+            return Ok(());
+        };
+        let batches = vec![batch(given.first, given.last, vec![4])];
+        // Whatever was renewed, the earliest end that is known stays the one to keep away from.
+        self.both(|target| {
+            target.acknowledge(member, given.partition, batches.clone(), true, false)
+        })?;
+        self.held[member].push((given, Instant::now() + LOCK));
+        Ok(())
+    }
+}
+
+fn batch(first_offset: i64, last_offset: i64, acknowledge_types: Vec<i8>) -> AcknowledgementBatch {
+    AcknowledgementBatch {
+        first_offset,
+        last_offset,
+        acknowledge_types,
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn seeded_histories_agree_with_a_real_broker() {
+    let settings = [
+        ("group.share.min.record.lock.duration.ms", "1000"),
+        ("group.share.max.share.sessions", "2000"),
+    ];
+    let mut builder = Kafka::builder();
+    for (key, value) in settings {
+        builder = builder.set(key, value);
+    }
+    let Some(kafka) = builder.start_or_skip().unwrap() else {
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let mut builder = Broker::builder();
+    for (key, value) in settings {
+        builder = builder.set(key, value);
+    }
+    let broker = runtime.block_on(builder.start()).unwrap();
+    let (real, ours) = (kafka.bootstrap_servers(), broker.bootstrap_servers());
+    let (first, count) = match number("SHAREGROUP_SEED") {
+        Some(seed) => (seed, 1),
+        None => (1, number("SHAREGROUP_HISTORIES").unwrap_or(24)),
+    };
+    let next = AtomicU64::new(first);
+    let worker = || {
+        let mut failures = Vec::new();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + count {
+                return failures;
+            }
+            if let Err(failure) = History::new(seed, &real, ours).run() {
+                failures.push(failure);
+            }
+        }
+    };
+    let failures: Vec<String> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..THREADS).map(|_| scope.spawn(worker)).collect();
+        workers
+            .into_iter()
+            .flat_map(|worker| worker.join().unwrap())
+            .collect()
+    });
+    println!(
+        "histories that agree: {} of {count}",
+        count as usize - failures.len()
+    );
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+}

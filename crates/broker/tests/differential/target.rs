@@ -1,0 +1,454 @@
+//! One of the two brokers, and what a history does to it. Every step gives a line of text: what the
+//! broker answered, without what may differ.
+
+use std::fmt::Write as _;
+use std::thread::sleep;
+use std::time::Duration;
+
+use sharegroup_wire::compress::Compression;
+use sharegroup_wire::message::create_topics::{CreatableTopic, CreateTopicsRequest};
+use sharegroup_wire::message::describe_configs::RESOURCE_GROUP;
+use sharegroup_wire::message::describe_share_group_offsets::{
+    DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsRequestGroup,
+};
+use sharegroup_wire::message::find_coordinator::FindCoordinatorRequest;
+use sharegroup_wire::message::incremental_alter_configs::{
+    AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest,
+};
+use sharegroup_wire::message::metadata::{MetadataRequest, MetadataRequestTopic};
+use sharegroup_wire::message::produce::{PartitionProduceData, ProduceRequest, TopicProduceData};
+use sharegroup_wire::message::share_acknowledge::{
+    AcknowledgePartition, AcknowledgeTopic, ShareAcknowledgeRequest,
+};
+use sharegroup_wire::message::share_fetch::{
+    AcknowledgementBatch, FetchPartition, FetchTopic, ForgottenTopic, ShareFetchRequest,
+    ShareFetchResponse,
+};
+use sharegroup_wire::message::share_group_heartbeat::ShareGroupHeartbeatRequest;
+use sharegroup_wire::record::RecordBatchBuilder;
+use sharegroup_wire::{ErrorCode, MemberEpoch, SessionEpoch, TopicId};
+
+use crate::raw::Raw;
+
+/// Partitions of the history's topic.
+pub(crate) const PARTITIONS: i32 = 2;
+/// How long a fetch waits where there is nothing.
+const MAX_WAIT_MS: i32 = 150;
+
+/// What a fetch asks for.
+#[derive(Debug, Clone)]
+pub(crate) struct Fetch {
+    pub(crate) max_records: i32,
+    pub(crate) max_bytes: i32,
+    pub(crate) batch_size: i32,
+    pub(crate) strict: bool,
+    pub(crate) acks: Vec<(i32, Vec<AcknowledgementBatch>)>,
+    pub(crate) forgets: Vec<i32>,
+    pub(crate) epoch_off_by: i32,
+}
+
+/// Records that a member was given.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Given {
+    pub(crate) partition: i32,
+    pub(crate) first: i64,
+    pub(crate) last: i64,
+}
+
+struct Member {
+    raw: Raw,
+    id: String,
+    epoch: SessionEpoch,
+}
+
+pub(crate) struct Target {
+    address: String,
+    admin: Raw,
+    name: String,
+    topic_id: TopicId,
+    members: Vec<Member>,
+}
+
+impl Target {
+    /// Makes a topic and a group of the history's name.
+    pub(crate) fn new(address: &str, name: &str, lock: Duration, members: usize) -> Self {
+        let mut target = Self {
+            address: address.to_owned(),
+            admin: Raw::connect(address),
+            name: name.to_owned(),
+            topic_id: TopicId::ZERO,
+            members: Vec::new(),
+        };
+        let topic = CreatableTopic {
+            name: name.to_owned(),
+            num_partitions: PARTITIONS,
+            replication_factor: 1,
+            ..Default::default()
+        };
+        let request = CreateTopicsRequest {
+            topics: vec![topic],
+            ..Default::default()
+        };
+        let made = target.admin.call(&request, 7);
+        assert!(made.topics[0].error_code.is_none(), "{made:?}");
+        target.topic_id = made.topics[0].topic_id;
+        target.wait_for_leaders();
+        target.configure("share.auto.offset.reset", "earliest");
+        target.configure(
+            "share.record.lock.duration.ms",
+            &lock.as_millis().to_string(),
+        );
+        target.join();
+        target.load();
+        for index in 0..members {
+            target.members.push(Member {
+                raw: Raw::connect(address),
+                id: format!("member-{index}"),
+                epoch: SessionEpoch::OPEN,
+            });
+        }
+        target
+    }
+
+    fn wait_for_leaders(&mut self) {
+        loop {
+            let asked = MetadataRequestTopic {
+                name: Some(self.name.clone()),
+                ..Default::default()
+            };
+            let request = MetadataRequest {
+                topics: Some(vec![asked]),
+                ..Default::default()
+            };
+            let metadata = self.admin.call(&request, 12);
+            let partitions = &metadata.topics[0].partitions;
+            if partitions.len() == PARTITIONS as usize
+                && partitions.iter().all(|partition| partition.leader_id.0 > 0)
+            {
+                return;
+            }
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Joins the group until it has partitions: then their share state exists.
+    fn join(&mut self) {
+        let mut epoch = 0;
+        for _ in 0..300 {
+            let find = FindCoordinatorRequest {
+                coordinator_keys: vec![self.name.clone()],
+                ..Default::default()
+            };
+            self.admin.call(&find, 6);
+            let answer = self.admin.call(
+                &ShareGroupHeartbeatRequest {
+                    group_id: self.name.clone(),
+                    member_id: "joiner".into(),
+                    member_epoch: MemberEpoch(epoch),
+                    rack_id: None,
+                    subscribed_topic_names: (epoch == 0).then(|| vec![self.name.clone()]),
+                },
+                1,
+            );
+            if answer.error_code.is_none() {
+                epoch = answer.member_epoch.0;
+            }
+            if answer
+                .assignment
+                .is_some_and(|assignment| !assignment.topic_partitions.is_empty())
+            {
+                return;
+            }
+            sleep(Duration::from_millis(100));
+        }
+        panic!("the group got no partitions");
+    }
+
+    /// Lets the leader load the share partitions: a real one needs a moment, in which a fetch finds
+    /// nothing.
+    fn load(&mut self) {
+        let fetch = Fetch {
+            max_records: 1,
+            max_bytes: 1000,
+            batch_size: 1,
+            strict: false,
+            acks: Vec::new(),
+            forgets: Vec::new(),
+            epoch_off_by: 0,
+        };
+        self.members.push(Member {
+            raw: Raw::connect(&self.address),
+            id: "loader".into(),
+            epoch: SessionEpoch::OPEN,
+        });
+        loop {
+            let (line, _) = self.fetch(0, &fetch);
+            self.members[0].epoch = SessionEpoch::OPEN;
+            if line.ends_with("at 0: None") {
+                break;
+            }
+        }
+        sleep(Duration::from_millis(300));
+        self.members.clear();
+    }
+
+    pub(crate) fn configure(&mut self, key: &str, value: &str) -> String {
+        let config = AlterableConfig {
+            name: key.into(),
+            config_operation: 0,
+            value: Some(value.into()),
+        };
+        let resource = AlterConfigsResource {
+            resource_type: RESOURCE_GROUP,
+            resource_name: self.name.clone(),
+            configs: vec![config],
+        };
+        let request = IncrementalAlterConfigsRequest {
+            resources: vec![resource],
+            validate_only: false,
+        };
+        let answer = self.admin.call(&request, 1);
+        // A real broker hears of it a moment later.
+        sleep(Duration::from_millis(200));
+        format!(
+            "configure {key}={value}: {:?}",
+            answer.responses[0].error_code
+        )
+    }
+
+    pub(crate) fn produce(&mut self, partition: i32, records: usize) -> String {
+        let mut builder = RecordBatchBuilder::new(Compression::None);
+        for index in 0..records {
+            builder
+                .push(1000, None, Some(format!("value-{index:04}").as_bytes()), [])
+                .unwrap();
+        }
+        let data = PartitionProduceData {
+            index: partition,
+            records: Some(builder.build(0).unwrap()),
+        };
+        let topic = TopicProduceData {
+            topic_id: self.topic_id,
+            partition_data: vec![data],
+            ..Default::default()
+        };
+        let request = ProduceRequest {
+            acks: -1,
+            timeout_ms: 5000,
+            topic_data: vec![topic],
+            ..Default::default()
+        };
+        let answer = self.admin.call(&request, 13);
+        let answer = &answer.responses[0].partition_responses[0];
+        format!(
+            "produce {partition} {records}: {:?} at {}",
+            answer.error_code, answer.base_offset
+        )
+    }
+
+    fn topics(&self, acks: &[(i32, Vec<AcknowledgementBatch>)], opens: bool) -> Vec<FetchTopic> {
+        let mut partitions: Vec<FetchPartition> = acks
+            .iter()
+            .map(|(partition, batches)| FetchPartition {
+                partition_index: *partition,
+                acknowledgement_batches: batches.clone(),
+            })
+            .collect();
+        if opens {
+            let missing = (0..PARTITIONS)
+                .filter(|index| acks.iter().all(|(partition, _)| partition != index));
+            partitions.extend(missing.map(|partition_index| FetchPartition {
+                partition_index,
+                ..Default::default()
+            }));
+        }
+        if partitions.is_empty() {
+            return Vec::new();
+        }
+        vec![FetchTopic {
+            topic_id: self.topic_id,
+            partitions,
+        }]
+    }
+
+    pub(crate) fn fetch(&mut self, member: usize, fetch: &Fetch) -> (String, Vec<Given>) {
+        let current = self.members[member].epoch;
+        let opens = current == SessionEpoch::OPEN;
+        let topics = self.topics(&fetch.acks, opens);
+        let forgotten = ForgottenTopic {
+            topic_id: self.topic_id,
+            partitions: fetch.forgets.clone(),
+        };
+        let request = ShareFetchRequest {
+            group_id: Some(self.name.clone()),
+            member_id: Some(self.members[member].id.clone()),
+            share_session_epoch: SessionEpoch(current.0 + fetch.epoch_off_by),
+            max_wait_ms: MAX_WAIT_MS,
+            min_bytes: 1,
+            max_bytes: fetch.max_bytes,
+            max_records: fetch.max_records,
+            batch_size: fetch.batch_size,
+            share_acquire_mode: i8::from(fetch.strict),
+            is_renew_ack: false,
+            topics,
+            forgotten_topics_data: if fetch.forgets.is_empty() {
+                Vec::new()
+            } else {
+                vec![forgotten]
+            },
+        };
+        // A real broker lets go of a partition a moment after it has answered the last fetch.
+        sleep(Duration::from_millis(10));
+        let answer = self.members[member].raw.call(&request, 2);
+        let state = &mut self.members[member];
+        state.epoch = match answer.error_code {
+            ErrorCode::None => current.next(),
+            ErrorCode::InvalidRequest => current,
+            _ => SessionEpoch::OPEN,
+        };
+        tell(member, request.share_session_epoch, &answer)
+    }
+
+    pub(crate) fn acknowledge(
+        &mut self,
+        member: usize,
+        partition: i32,
+        batches: Vec<AcknowledgementBatch>,
+        is_renew_ack: bool,
+        closes: bool,
+    ) -> String {
+        let epoch = if closes {
+            SessionEpoch::CLOSE
+        } else {
+            self.members[member].epoch
+        };
+        let of = |batch: &AcknowledgementBatch| {
+            format!(
+                "{}-{}:{:?}",
+                batch.first_offset, batch.last_offset, batch.acknowledge_types
+            )
+        };
+        let told = format!(
+            "{partition} {}",
+            batches.iter().map(of).collect::<Vec<_>>().join(" ")
+        );
+        let acks = AcknowledgePartition {
+            partition_index: partition,
+            acknowledgement_batches: batches,
+        };
+        let topics = if acks.acknowledgement_batches.is_empty() && closes {
+            Vec::new()
+        } else {
+            vec![AcknowledgeTopic {
+                topic_id: self.topic_id,
+                partitions: vec![acks],
+            }]
+        };
+        let request = ShareAcknowledgeRequest {
+            group_id: Some(self.name.clone()),
+            member_id: Some(self.members[member].id.clone()),
+            share_session_epoch: epoch,
+            is_renew_ack,
+            topics,
+        };
+        let answer = self.members[member].raw.call(&request, 2);
+        self.members[member].epoch = match answer.error_code {
+            ErrorCode::None if closes => SessionEpoch::OPEN,
+            ErrorCode::None => epoch.next(),
+            ErrorCode::InvalidRequest => epoch,
+            _ => SessionEpoch::OPEN,
+        };
+        let mut line = format!(
+            "acknowledge {told} by {member} closing {closes}: {:?}",
+            answer.error_code
+        );
+        for partition in answer.responses.iter().flat_map(|topic| &topic.partitions) {
+            write!(
+                line,
+                " {} {:?}",
+                partition.partition_index, partition.error_code
+            )
+            .unwrap();
+        }
+        line
+    }
+
+    /// Cuts a member's connection; the broker releases what it held.
+    pub(crate) fn cut(&mut self, member: usize) -> String {
+        self.members[member].raw = Raw::connect(&self.address);
+        self.members[member].epoch = SessionEpoch::OPEN;
+        sleep(Duration::from_millis(200));
+        format!("cut {member}")
+    }
+
+    pub(crate) fn offsets(&mut self) -> String {
+        let group = DescribeShareGroupOffsetsRequestGroup {
+            group_id: self.name.clone(),
+            topics: None,
+        };
+        let answer = self.admin.call(
+            &DescribeShareGroupOffsetsRequest {
+                groups: vec![group],
+            },
+            1,
+        );
+        let mut line = format!("offsets: {:?}", answer.groups[0].error_code);
+        let mut partitions: Vec<_> = answer.groups[0]
+            .topics
+            .iter()
+            .flat_map(|topic| &topic.partitions)
+            .collect();
+        partitions.sort_by_key(|partition| partition.partition_index);
+        for partition in partitions {
+            write!(
+                line,
+                " {} start {} lag {}",
+                partition.partition_index, partition.start_offset, partition.lag
+            )
+            .unwrap();
+        }
+        line
+    }
+}
+
+fn tell(member: usize, epoch: SessionEpoch, answer: &ShareFetchResponse) -> (String, Vec<Given>) {
+    let mut line = format!("fetch by {member} at {epoch}: {:?}", answer.error_code);
+    let mut given = Vec::new();
+    let mut partitions: Vec<_> = answer
+        .responses
+        .iter()
+        .flat_map(|topic| &topic.partitions)
+        .collect();
+    partitions.sort_by_key(|partition| partition.partition_index);
+    for partition in partitions {
+        let index = partition.partition_index;
+        // The answer to an opening request has partitions without anything in them, or not.
+        let is_empty = partition.error_code.is_none() && partition.acquired_records.is_empty();
+        if is_empty && partition.acknowledge_error_code.is_none() {
+            continue;
+        }
+        write!(
+            line,
+            " {index} {:?} {:?} {} bytes [",
+            partition.error_code,
+            partition.acknowledge_error_code,
+            partition.records.len()
+        )
+        .unwrap();
+        for range in &partition.acquired_records {
+            write!(
+                line,
+                " {}-{}x{}",
+                range.first_offset, range.last_offset, range.delivery_count
+            )
+            .unwrap();
+            given.push(Given {
+                partition: index,
+                first: range.first_offset,
+                last: range.last_offset,
+            });
+        }
+        line.push(']');
+    }
+    (line, given)
+}
