@@ -388,14 +388,17 @@ async fn broker_that_echoes_the_password_does_not_get_it_into_the_error() {
         broker
             .reply(
                 &asked,
-                &says_no(&format!("{PASSWORD} is\n wrong{}", " ".repeat(1 << 20))),
+                &says_no(&format!(
+                    "{PASSWORD} is\n wrong, alice\u{7f}-sec\0ret too{}",
+                    " ".repeat(1 << 20)
+                )),
             )
             .await;
     })
     .await;
     let text = error.to_string();
     assert!(
-        text.contains("[hidden] is wrong") && text.len() < 1000,
+        text.contains("[hidden] is wrong, [hidden] too") && text.len() < 1000,
         "{text}"
     );
 }

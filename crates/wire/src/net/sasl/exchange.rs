@@ -8,7 +8,7 @@ use super::credentials::Credentials;
 use super::error::SaslError;
 use super::oauth;
 use super::scram::{self, Expected, Scram};
-use super::{random_fraction, shown};
+use super::{censored, random_fraction, shown};
 use crate::error_code::ErrorCode;
 use crate::frame::decode_response;
 use crate::limits::SASL_MECHANISMS_SHOWN_MAX;
@@ -174,7 +174,7 @@ impl Exchange<'_> {
             ErrorCode::None => Ok(answer),
             code => {
                 let message = answer.error_message.as_deref();
-                Err(self.refused(code, message.map(|text| shown(&secret.censor(text))), hint))
+                Err(self.refused(code, message.map(|text| censored(text, secret)), hint))
             }
         }
     }

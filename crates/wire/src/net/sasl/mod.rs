@@ -47,6 +47,16 @@ fn shown(text: &str) -> String {
         .collect()
 }
 
+/// The same without the secret. Characters that are left out must not hide it, so they go first.
+#[cfg(feature = "tls")]
+fn censored(text: &str, secret: &crate::net::Secret) -> String {
+    let printable: String = text
+        .chars()
+        .filter(|character| !character.is_control())
+        .collect();
+    shown(&secret.censor(&printable))
+}
+
 /// From 0 to 1.
 #[cfg(feature = "tls")]
 fn random_fraction() -> f64 {

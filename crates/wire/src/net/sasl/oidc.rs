@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::error::SaslError;
 use super::oauth::{TokenFuture, TokenSource};
 use super::oidc_options::OidcOptions;
-use super::{random_fraction, shown};
+use super::{censored, random_fraction};
 use crate::limits::TOKEN_ANSWER_BYTES_MAX;
 use crate::net::address::Address;
 use crate::net::base64;
@@ -249,11 +249,11 @@ impl Shared {
             // RFC 6749, section 5.2.
             let said = [text("error"), text("error_description")];
             let said: Vec<_> = said.into_iter().flatten().collect();
-            let said = self.options.client_secret.censor(&said.join(": "));
+            let said = censored(&said.join(": "), &self.options.client_secret);
             return Err(SaslError::TokenRefused {
                 endpoint: self.name.clone(),
                 status: status.as_u16(),
-                message: Some(shown(&said)).filter(|said| !said.is_empty()),
+                message: Some(said).filter(|said| !said.is_empty()),
             });
         }
         let token = text("access_token").map(str::trim);
@@ -312,7 +312,7 @@ impl Shared {
     fn not_exchanged(&self, error: &io::Error) -> SaslError {
         let source = error.get_ref().and_then(|error| error.source());
         let text = source.map_or_else(|| error.to_string(), |source| format!("{error}: {source}"));
-        self.failed(&shown(&self.options.client_secret.censor(&text)))
+        self.failed(&censored(&text, &self.options.client_secret))
     }
 }
 

@@ -139,10 +139,19 @@ impl Scram {
             .filter(|count| (SCRAM_ITERATIONS_MIN..=SCRAM_ITERATIONS_MAX).contains(&count.get()))
             .ok_or_else(|| SaslError::Iterations {
                 mechanism: self.algorithm.mechanism(),
-                received: text.chars().take(20).collect(),
+                received: shown_number(text),
                 min: SCRAM_ITERATIONS_MIN,
                 max: SCRAM_ITERATIONS_MAX,
             })
+    }
+}
+
+/// A peer's number as it wrote it; whatever else it wrote goes into no log line.
+fn shown_number(text: &str) -> String {
+    if text.bytes().all(|byte| matches!(byte, b'-' | b'0'..=b'9')) {
+        text.chars().take(20).collect()
+    } else {
+        "no number of".to_owned()
     }
 }
 
@@ -337,6 +346,19 @@ mod tests {
             let error = rfc_7677().final_message(first.as_bytes()).err().unwrap();
             assert!(matches!(error, SaslError::Iterations { .. }), "{count}");
         }
+    }
+
+    #[test]
+    fn iteration_count_that_is_no_number_is_not_shown() {
+        let error = |count: &str| {
+            let first = SERVER_FIRST.replace("i=4096", &format!("i={count}"));
+            let error = rfc_7677().final_message(first.as_bytes()).err().unwrap();
+            error.to_string()
+        };
+        for count in ["81pencil2", "1\u{1b}[2J"] {
+            assert!(error(count).contains("asks for no number of iterations"));
+        }
+        assert!(error("-1").contains("asks for -1 iterations"));
     }
 
     #[test]
