@@ -2,8 +2,6 @@
 //!
 //! Never the other way round: that one allocates what a peer's count says, and aborts.
 
-use std::fmt::Debug;
-
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages as theirs;
 use kafka_protocol::protocol::{
@@ -66,10 +64,7 @@ pub fn differential(data: &[u8]) {
     }
 }
 
-fn either_way<R>(kind: Kind, body: &Bytes)
-where
-    R: Twin<Response: PartialEq + Debug + Clone> + PartialEq + Debug + Clone,
-{
+fn either_way<R: Twin>(kind: Kind, body: &Bytes) {
     if kind.is_response {
         same::<R::Response, <R::Theirs as TheirRequest>::Response>(body, kind.version);
     } else {
@@ -79,7 +74,7 @@ where
 
 fn same<Ours, Theirs>(body: &Bytes, version: i16)
 where
-    Ours: Message + PartialEq + Debug + Clone,
+    Ours: Message,
     Theirs: TheirMessage + Decodable + Encodable,
 {
     let range = Theirs::VERSIONS;
@@ -89,10 +84,8 @@ where
     let Ok(ours) = Ours::from_bytes(body, version) else {
         return;
     };
-    // What they read is what we read. They keep unknown tagged fields, so bytes may differ.
-    let theirs = through::<Theirs>(body, version);
-    assert_eq!(Ours::from_bytes(&theirs, version), Ok(ours.clone()));
-    // Without such fields there is one way to write a value.
+    // As we write it, since they are not Kafka where nobody writes so: any mark but 1 is null to them. A body that was
+    // in this form already is the body itself.
     let bytes = ours.to_bytes(version);
     assert_eq!(through::<Theirs>(&bytes, version), bytes);
 }
