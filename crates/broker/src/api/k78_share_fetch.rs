@@ -89,7 +89,7 @@ fn fetch(
     let settlements = look_at_acknowledgements(model, call, request, key, &mut wait.results);
     if admission == Admission::Closing {
         settle(model, call, key, settlements);
-        model.close_session(call.broker, key);
+        model.close_session(call, key);
         return Reply::Now(model.share_fetch_answer(&wait, Vec::new()));
     }
     wait.is_opening = admission == Admission::Opened;
@@ -220,10 +220,10 @@ impl Model {
     }
 
     /// Ends a session and frees what its member held in it.
-    pub(super) fn close_session(&mut self, broker: sharegroup_wire::BrokerId, key: &SessionKey) {
-        let node = self.nodes.get_mut(&broker);
+    pub(super) fn close_session(&mut self, call: &Call, key: &SessionKey) {
+        let node = self.nodes.get_mut(&call.broker);
         if let Some(session) = node.and_then(|node| node.sessions.remove(key)) {
-            self.release_session(broker, key, &session);
+            self.release_session(call.now, call.broker, key, &session);
         }
     }
 

@@ -24,8 +24,15 @@ impl Serve for ShareAcknowledgeRequest {
             Err(error) => return Reply::Now(self.refuse(call, error)),
         };
         let response = acknowledge(model, call, &self, &key);
+        let mut partitions = response
+            .responses
+            .iter()
+            .flat_map(|topic| &topic.partitions);
+        if partitions.any(|partition| partition.error_code == ErrorCode::UnknownServerError) {
+            return Reply::Now(self.refuse(call, ErrorCode::UnknownServerError));
+        }
         if admission == Admission::Closing {
-            model.close_session(call.broker, &key);
+            model.close_session(call, &key);
         }
         Reply::Now(response)
     }

@@ -296,6 +296,20 @@ impl Group {
         true
     }
 
+    /// A share partition is loaded anew, here or by another leader. What was never stored is
+    /// forgotten; where nothing was, it starts where the group's configuration says then.
+    pub fn reload(&mut self, place: Place) {
+        let Some(loaded) = self.loaded.get_mut(&place) else {
+            return;
+        };
+        if loaded.partition.stored().start_offset < 0 {
+            self.loaded.remove(&place);
+        } else {
+            loaded.partition.reload();
+            loaded.read_at = None;
+        }
+    }
+
     /// Forgets everything about a topic that is gone.
     pub fn forget_topic(&mut self, topics: &Topics) {
         self.initialized

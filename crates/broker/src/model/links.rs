@@ -80,7 +80,7 @@ impl Model {
         gone.is_open = false;
         gone.waiting.clear();
         if !self.parked.is_on(link) {
-            self.end_link(link);
+            self.end_link(now, link);
         }
         self.complete_parked(now);
     }
@@ -124,7 +124,7 @@ impl Model {
 
     /// Cuts a connection from the broker's side.
     pub fn cut(&mut self, now: Instant, link: LinkId) {
-        self.close(link);
+        self.close(now, link);
         self.complete_parked(now);
     }
 
@@ -134,7 +134,7 @@ impl Model {
         };
         let (broker, peer) = (link.broker, link.peer.clone());
         let Ok(request) = api::Incoming::read(frame) else {
-            self.close(id);
+            self.close(now, id);
             return;
         };
         let call = Call {
@@ -147,12 +147,12 @@ impl Model {
             peer,
         };
         if !self.may_ask(id, request.header.api_key) {
-            self.close(id);
+            self.close(now, id);
             return;
         }
         let fault = self.faults.next(request.header.api_key);
         if fault == Fault::CutBefore {
-            self.close(id);
+            self.close(now, id);
             return;
         }
         let answer = match fault {
@@ -165,7 +165,7 @@ impl Model {
     fn answered(&mut self, call: &Call, answer: Result<Answer, DecodeError>, fault: Fault) {
         let link = call.link;
         match (answer, fault) {
-            (Err(_) | Ok(Answer::Close), _) | (_, Fault::CutAfter) => self.close(link),
+            (Err(_) | Ok(Answer::Close), _) | (_, Fault::CutAfter) => self.close(call.now, link),
             (Ok(Answer::Parked), _) => self.set_busy(link),
             (Ok(Answer::Nothing), _) => {}
             (Ok(Answer::Now(_)), Fault::Withhold) => self.set_busy(link),
@@ -202,7 +202,7 @@ impl Model {
         };
         link.is_busy = false;
         if !link.is_open {
-            self.end_link(id);
+            self.end_link(now, id);
             return;
         }
         self.outputs.push_back(Output::Send { link: id, frame });
@@ -225,9 +225,9 @@ impl Model {
         }
     }
 
-    pub(crate) fn close(&mut self, link: LinkId) {
+    fn close(&mut self, now: Instant, link: LinkId) {
         self.outputs.push_back(Output::Close { link });
-        self.end_link(link);
+        self.end_link(now, link);
     }
 
     /// Forgets a connection without what its end does to share sessions.
@@ -239,14 +239,14 @@ impl Model {
     }
 
     /// The broker noticed that a connection is gone: the session that it carried goes with it.
-    fn end_link(&mut self, link: LinkId) {
+    fn end_link(&mut self, now: Instant, link: LinkId) {
         self.parked.remove_on(link);
         let Some(ended) = self.links.remove(&link) else {
             return;
         };
         let node = self.nodes.get_mut(&ended.broker);
         if let Some((key, session)) = node.and_then(|node| node.sessions.end_link(link)) {
-            self.release_session(ended.broker, &key, &session);
+            self.release_session(now, ended.broker, &key, &session);
         }
     }
 

@@ -317,15 +317,7 @@ impl Model {
 
     fn reload(&mut self, place: Place) {
         for group in self.groups.values_mut() {
-            let Some(loaded) = group.loaded.get_mut(&place) else {
-                continue;
-            };
-            // What was never stored starts where the group's configuration says then.
-            if loaded.partition.stored().start_offset < 0 {
-                group.loaded.remove(&place);
-            } else {
-                loaded.partition.reload();
-            }
+            group.reload(place);
         }
         self.touched.insert(place);
     }

@@ -101,6 +101,12 @@ impl ShareSessions {
         keys.map(|(_, member)| member.as_str())
     }
 
+    /// Whether any member of a group has a session.
+    #[must_use]
+    pub fn has_members(&self, group_id: &str) -> bool {
+        self.members(group_id).next().is_some()
+    }
+
     /// Checks a request's epoch and moves the session's on. Epoch 0 opens a session and drops an
     /// older one of the same member, without releasing what that one held.
     ///

@@ -15,12 +15,12 @@ use sharegroup_broker::Broker;
 use sharegroup_launcher::Kafka;
 use sharegroup_wire::message::share_fetch::AcknowledgementBatch;
 
-use target::{Fetch, Given, PARTITIONS, Target};
+use target::{Fetch, Given, PARTITIONS, Target, own_partition};
 
 const LOCK: Duration = Duration::from_millis(3000);
 /// No step comes so close to the end of a lock.
 const MARGIN: Duration = Duration::from_millis(500);
-const MEMBERS: usize = 3;
+const MEMBERS: usize = 4;
 const STEPS: usize = 40;
 const THREADS: usize = 12;
 
@@ -170,7 +170,9 @@ impl History {
         };
         if self.random.chance(30) {
             fetch.acks.push(self.acks(member));
-            fetch.acks.retain(|(_, batches)| !batches.is_empty());
+            fetch
+                .acks
+                .retain(|(partition, _)| *partition == own_partition(member));
         }
         if self.random.chance(3) {
             fetch.forgets.push(self.partition());

@@ -38,6 +38,9 @@ pub enum AckError {
     InTransition,
     /// The group has renewals turned off.
     RenewDisabled,
+    /// The range reaches over the start, and nothing is in flight. *Quirk*: a real broker stumbles
+    /// over that, and the whole request fails.
+    NothingInFlight,
 }
 
 impl AckError {
@@ -46,6 +49,7 @@ impl AckError {
     pub const fn code(self) -> ErrorCode {
         match self {
             Self::FirstPastEnd | Self::LastPastEnd => ErrorCode::InvalidRequest,
+            Self::NothingInFlight => ErrorCode::UnknownServerError,
             _ => ErrorCode::InvalidRecordState,
         }
     }
@@ -201,7 +205,12 @@ impl SharePartition {
                 None
             }
         });
-        let (from, _) = from.ok_or(AckError::NotFound)?;
+        let missing = if straddles {
+            AckError::NothingInFlight
+        } else {
+            AckError::NotFound
+        };
+        let (from, _) = from.ok_or(missing)?;
         let touched = || self.in_flight.range(*from..=batch.last_offset);
         let (_, last) = touched().next_back().ok_or(AckError::NotFound)?;
         if last.last_offset < batch.first_offset {
