@@ -142,6 +142,33 @@ fn producers_of_java_write_with_every_codec_and_share_consumers_read_it_all() {
 }
 
 #[test]
+fn a_transactional_producer_of_java_commits_and_its_records_are_read_committed() {
+    let fixture = Fixture::new(|builder| {
+        builder
+            .topic("orders", 2)
+            .group("g", "share.auto.offset.reset", "earliest")
+            .group("g", "share.isolation.level", "read_committed")
+    });
+    let text = fixture.run("ProducerPerformance", "--topic orders --num-records 3000 --record-size 100 --throughput 3000 --bootstrap-server BOOTSTRAP --transactional-id t --transaction-duration-ms 100");
+    assert!(text.contains("3000 records sent"), "{text}");
+    let text = fixture.run(
+        "ShareConsumerPerformance",
+        "--bootstrap-server BOOTSTRAP --topic orders --group g --num-records 3000 --timeout 20000",
+    );
+    assert!(text.contains("3000"), "{text}");
+    let markers: i64 = fixture.broker.model(|model| {
+        let topic = model.topics.named("orders").unwrap();
+        topic
+            .partitions
+            .iter()
+            .map(|partition| partition.log.end_offset())
+            .sum::<i64>()
+            - 3000
+    });
+    assert!(markers > 2, "transactions were ended: {markers}");
+}
+
+#[test]
 fn console_share_consumer_prints_what_was_produced() {
     let fixture = Fixture::new(|builder| {
         builder

@@ -15,6 +15,8 @@ use crate::model::log::Appended;
 use crate::model::topics::Place;
 use crate::model::{Call, Model};
 
+/// The first version that makes partitions part of a transaction by itself (KIP-890).
+const ADDS_PARTITIONS_SINCE: i16 = 12;
 /// The first version whose batches may be zstd.
 const ZSTD_SINCE: i16 = 7;
 
@@ -31,8 +33,15 @@ impl Serve for ProduceRequest {
             let mut partition_responses = Vec::new();
             for partition in &topic.partition_data {
                 let result = if legal_acks {
-                    place_of(partition.index)
-                        .and_then(|place| append(model, call, place, partition))
+                    place_of(partition.index).and_then(|place| {
+                        append(
+                            model,
+                            call,
+                            self.transactional_id.as_deref(),
+                            place,
+                            partition,
+                        )
+                    })
                 } else {
                     Err(ErrorCode::InvalidRequiredAcks)
                 };
@@ -109,6 +118,7 @@ fn place_of(
 fn append(
     model: &mut Model,
     call: &Call,
+    transactional_id: Option<&str>,
     place: Place,
     data: &PartitionProduceData,
 ) -> Result<Appended, ErrorCode> {
@@ -123,7 +133,7 @@ fn append(
     let unix_ms = model.unix_ms(call.now);
     let is_full = model.topics.size_bytes().saturating_add(records.len()) > model.log_bytes_max;
     let rules = model.topics.get(place.0).map(|topic| topic.log_rules());
-    let (Some(rules), Some(partition)) = (rules, model.topics.partition_mut(place)) else {
+    let (Some(rules), Some(partition)) = (rules, model.topics.partition(place)) else {
         return Err(ErrorCode::UnknownTopicOrPartition);
     };
     if partition.leader != call.broker {
@@ -132,11 +142,35 @@ fn append(
     if is_full {
         return Err(ErrorCode::KafkaStorageError);
     }
+    let transaction = transactional_id.zip(transactional_producer(&records));
+    if let Some((id, producer)) = transaction {
+        if call.version >= ADDS_PARTITIONS_SINCE {
+            model.transactions.add(call.now, id, producer, [place])?;
+            model.watch_transaction(id);
+        } else {
+            model.transactions.verify(id, producer, place)?;
+        }
+    }
+    let partition = model.topics.partition_mut(place);
+    let partition = partition.ok_or(ErrorCode::UnknownTopicOrPartition)?;
     let appended = partition
         .log
         .produce(unix_ms, partition.leader_epoch, records, &rules)?;
     model.touch(place);
     Ok(appended)
+}
+
+/// The producer of a batch that belongs to a transaction.
+fn transactional_producer(records: &Bytes) -> Option<(i64, i16)> {
+    const LOW_ATTRIBUTES: usize = 22;
+    const PRODUCER: usize = 43;
+    const TRANSACTIONAL: u8 = 1 << 4;
+    if records.get(LOW_ATTRIBUTES)? & TRANSACTIONAL == 0 {
+        return None;
+    }
+    let (id, rest) = records.get(PRODUCER..)?.split_first_chunk::<8>()?;
+    let epoch = rest.first_chunk::<2>()?;
+    Some((i64::from_be_bytes(*id), i16::from_be_bytes(*epoch)))
 }
 
 fn is_zstd(records: &Bytes) -> bool {

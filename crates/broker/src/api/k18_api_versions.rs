@@ -10,8 +10,9 @@ use sharegroup_wire::{BrokerId, ErrorCode};
 use super::{APIS, Reply, Serve};
 use crate::model::{Call, Model};
 
-/// Features with their levels: share groups with dead letters (KIP-932, KIP-1191).
-const FEATURES: [(&str, i16); 1] = [("share.version", 2)];
+/// Features with their levels: share groups with dead letters (KIP-932, KIP-1191), transactions
+/// whose partitions Produce adds (KIP-890).
+const FEATURES: [(&str, i16); 2] = [("share.version", 2), ("transaction.version", 2)];
 
 impl Serve for ApiVersionsRequest {
     const VERSIONS: RangeInclusive<i16> = 0..=5;

@@ -15,6 +15,8 @@ mod k18_api_versions;
 mod k19_create_topics;
 mod k20_delete_topics;
 mod k22_init_producer_id;
+mod k24_add_partitions_to_txn;
+mod k26_end_txn;
 mod k32_describe_configs;
 mod k36_sasl_authenticate;
 mod k37_create_partitions;
@@ -139,6 +141,8 @@ pub(crate) static APIS: &[Api] = &[
     api::<sharegroup_wire::message::create_topics::CreateTopicsRequest>(),
     api::<sharegroup_wire::message::delete_topics::DeleteTopicsRequest>(),
     api::<sharegroup_wire::message::init_producer_id::InitProducerIdRequest>(),
+    api::<sharegroup_wire::message::add_partitions_to_txn::AddPartitionsToTxnRequest>(),
+    api::<sharegroup_wire::message::end_txn::EndTxnRequest>(),
     api::<sharegroup_wire::message::describe_configs::DescribeConfigsRequest>(),
     api::<sharegroup_wire::message::sasl_authenticate::SaslAuthenticateRequest>(),
     api::<sharegroup_wire::message::create_partitions::CreatePartitionsRequest>(),

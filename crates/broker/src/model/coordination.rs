@@ -1,15 +1,12 @@
-//! Which broker coordinates what, members that time out, and dead letters.
+//! Which broker coordinates what, and members that time out.
 
 use std::time::{Duration, Instant};
 
 use sharegroup_wire::BrokerId;
 
 use super::Model;
-use super::config::GroupRules;
 use super::group::java_hash;
-use super::share_partition::Lost;
 use super::timers::Timer;
-use super::topics::Place;
 
 /// Partitions of `__consumer_offsets`, which decide who coordinates a group.
 const COORDINATOR_PARTITIONS: i32 = 50;
@@ -57,17 +54,5 @@ impl Model {
         if member.is_some_and(|member| member.session_end <= now) {
             group.remove(member_id);
         }
-    }
-
-    /// Writes dead letters of what a group has lost, where it wants that.
-    pub(super) fn bury(
-        &mut self,
-        now: Instant,
-        group_id: &str,
-        place: Place,
-        lost: &[Lost],
-        rules: &GroupRules,
-    ) {
-        let _ = (now, group_id, place, lost, rules);
     }
 }

@@ -275,6 +275,7 @@ impl Model {
             match timer {
                 Timer::Lock(group, place) => self.expire_locks(now, &group, place),
                 Timer::Member(group, member) => self.expire_member(now, &group, &member),
+                Timer::Transaction(id) => self.expire_transaction(now, &id),
                 Timer::Parked(id) => self.finish_parked(now, id),
                 Timer::Answer(link) => self.send_held(now, link),
             }

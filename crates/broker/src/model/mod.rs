@@ -29,8 +29,10 @@ pub mod producer_state;
 pub mod share_partition;
 pub mod share_session;
 pub mod topics;
+pub mod transactions;
 
 mod coordination;
+mod dead_letter;
 pub(crate) mod links;
 mod parked;
 mod share_fetch;
@@ -50,6 +52,7 @@ use self::parked::ParkedRequests;
 use self::share_session::ShareSessions;
 use self::timers::Timers;
 use self::topics::{Partition, Place, Topic, Topics};
+use self::transactions::Transactions;
 
 pub(crate) use links::Call;
 pub(crate) use parked::{FetchWait, Parked, Wait};
@@ -124,6 +127,8 @@ pub struct Model {
     pub topics: Topics,
     /// Share groups.
     pub groups: BTreeMap<String, Group>,
+    /// Transactional ids.
+    pub transactions: Transactions,
     pub(crate) nodes: BTreeMap<BrokerId, Node>,
     pub(crate) users: BTreeMap<String, String>,
     pub(crate) cluster_id: TopicId,
@@ -160,6 +165,7 @@ impl Model {
             faults: Faults::default(),
             topics: Topics::default(),
             groups: BTreeMap::new(),
+            transactions: Transactions::default(),
             nodes: config.brokers.into_iter().map(node).collect(),
             users: config.users,
             cluster_id: TopicId::ZERO,

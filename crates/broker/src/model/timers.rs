@@ -14,6 +14,8 @@ pub(super) enum Timer {
     Lock(String, Place),
     /// A member's session ends.
     Member(String, String),
+    /// A transaction has been open for too long.
+    Transaction(String),
     /// A parked request has waited long enough.
     Parked(u64),
     /// An answer that a fault held back goes out.

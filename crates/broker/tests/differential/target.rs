@@ -33,7 +33,7 @@ use crate::raw::Raw;
 /// Partitions of the history's topic.
 pub(crate) const PARTITIONS: i32 = 2;
 /// How long a fetch waits where there is nothing.
-const MAX_WAIT_MS: i32 = 150;
+const MAX_WAIT_MS: i32 = 250;
 
 /// What a fetch asks for.
 #[derive(Debug, Clone)]
@@ -328,7 +328,7 @@ impl Target {
             ErrorCode::InvalidRequest => current,
             _ => SessionEpoch::OPEN,
         };
-        tell(member, request.share_session_epoch, &answer)
+        tell(member, &answer)
     }
 
     pub(crate) fn acknowledge(
@@ -433,8 +433,8 @@ impl Target {
     }
 }
 
-fn tell(member: usize, epoch: SessionEpoch, answer: &ShareFetchResponse) -> (String, Vec<Given>) {
-    let mut line = format!("fetch by {member} at {epoch}: {:?}", answer.error_code);
+fn tell(member: usize, answer: &ShareFetchResponse) -> (String, Vec<Given>) {
+    let mut line = format!("fetch by {member}: {:?}", answer.error_code);
     let mut given = Vec::new();
     let mut partitions: Vec<_> = answer
         .responses
