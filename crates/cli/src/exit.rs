@@ -94,6 +94,21 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
+/// An error with those causes that it does not quote itself.
+pub(crate) fn with_causes(error: &anyhow::Error) -> String {
+    error
+        .chain()
+        .skip(1)
+        .fold(error.to_string(), |text, cause| {
+            let cause = cause.to_string();
+            if text.contains(&cause) {
+                text
+            } else {
+                format!("{text}: {cause}")
+            }
+        })
+}
+
 /// A signal came before anything was begun.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Interrupted(pub(crate) Sign);
@@ -105,3 +120,19 @@ impl fmt::Display for Interrupted {
 }
 
 impl std::error::Error for Interrupted {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let error = anyhow::anyhow!("certificate has expired")
+            .context("no connection: certificate has expired")
+            .context("topic not created");
+        assert_eq!(
+            with_causes(&error),
+            "topic not created: no connection: certificate has expired"
+        );
+    }
+}

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use crate::args::{Cli, Command};
-use crate::exit::{Exit, Interrupted, Problems};
+use crate::exit::{Exit, Interrupted, Problems, with_causes};
 use crate::screen::Screen;
 use crate::signals::Signals;
 
@@ -60,7 +60,7 @@ async fn execute(command: Command, screen: &'static Screen) -> Exit {
         if let Some(Interrupted(sign)) = error.downcast_ref() {
             return Exit::CutOff(*sign);
         }
-        screen.error(&format!("{error:#}"));
+        screen.error(&with_causes(&error));
         Exit::Failed
     })
 }
