@@ -1,5 +1,11 @@
 //! The model as a client meets it, under virtual time: frames in, frames out.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests"
+)]
 
 use std::time::{Duration, Instant};
 

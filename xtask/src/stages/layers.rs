@@ -44,7 +44,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// What every crate may use in its tests besides.
-const IN_TESTS: [&str; 2] = ["launcher", "testkit"];
+const IN_TESTS: [&str; 3] = ["launcher", "testkit", "broker"];
 
 /// Crates whose name ends like that of a C library and that hold none.
 const NOT_NATIVE: [&str; 4] = ["linux-raw-sys", "windows-sys", "js-sys", "web-sys"];
