@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use proptest::prelude::*;
 use sharegroup_broker::model::faults::Fault;
+use sharegroup_broker::model::history::Event;
 use sharegroup_broker::model::topics::Place;
 use sharegroup_broker::model::{LinkId, Model, ModelConfig, Output};
 use sharegroup_wire::compress::{Compression, DecompressLimits};
@@ -302,6 +303,40 @@ fn a_forgotten_partition_is_not_released_at_close() {
     assert_eq!(ranges(&world.fetch_now(b, "b", 1)), []);
     world.pass(Duration::from_secs(30));
     assert_eq!(ranges(&world.fetch_now(b, "b", 2)), [(0, 0, 2)]);
+}
+
+#[test]
+fn the_history_tells_what_became_of_each_record() {
+    let mut world = World::new(1);
+    world.model.record_history();
+    world.produce(&["x", "y"]);
+    let link = world.connect();
+    let mut got = world.fetch_now(link, "a", 0);
+    got.acquired_records[0].last_offset = 0;
+    world.acknowledge(link, "a", 1, &got, ACCEPT);
+    world.pass(Duration::from_secs(30));
+    let told = world
+        .model
+        .history
+        .events()
+        .iter()
+        .filter_map(|(_, event)| match event {
+            Event::Acquired { ranges, .. } => Some(format!(
+                "acquired {}-{}",
+                ranges[0].first_offset, ranges[0].last_offset
+            )),
+            Event::Acknowledged { applied, .. } => Some(format!("acknowledged {applied:?}")),
+            Event::Expired { ranges, .. } => Some(format!("expired {ranges:?}")),
+            _ => None,
+        });
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [
+            "acquired 0-1",
+            "acknowledged [(0, 0, 1)]",
+            "expired [(1, 1, 1)]"
+        ]
+    );
 }
 
 #[test]

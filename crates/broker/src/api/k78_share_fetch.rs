@@ -144,7 +144,7 @@ fn look_at_acknowledgements(
 
 fn settle(model: &mut Model, call: &Call, key: &SessionKey, settlements: Vec<(Place, Settlement)>) {
     for (place, settlement) in settlements {
-        model.settle(call.now, &key.0, place, settlement);
+        model.settle(call.now, key, place, settlement);
     }
 }
 

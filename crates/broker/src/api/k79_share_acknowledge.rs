@@ -85,7 +85,7 @@ fn acknowledge(
             };
             let error_code = match result {
                 Ok(settlement) => {
-                    model.settle(call.now, &key.0, place, settlement);
+                    model.settle(call.now, key, place, settlement);
                     ErrorCode::None
                 }
                 Err(error) => error,

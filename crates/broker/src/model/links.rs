@@ -7,6 +7,7 @@ use bytes::Bytes;
 use sharegroup_wire::{BrokerId, CorrelationId, DecodeError};
 
 use super::faults::Fault;
+use super::history::Event;
 use super::timers::Timer;
 use super::{LinkId, Model, Output};
 use crate::api::{self, Answer};
@@ -146,6 +147,13 @@ impl Model {
             client_id: request.header.client_id.clone().unwrap_or_default(),
             peer,
         };
+        self.history.note(now, || Event::Request {
+            link: id,
+            broker,
+            api_key: request.header.api_key,
+            api_version: request.header.api_version,
+            frame: frame.clone(),
+        });
         if !self.may_ask(id, request.header.api_key) {
             self.close(now, id);
             return;

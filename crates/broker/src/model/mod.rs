@@ -24,6 +24,7 @@ pub mod assignor;
 pub mod config;
 pub mod faults;
 pub mod group;
+pub mod history;
 pub mod log;
 pub mod producer_state;
 pub mod share_partition;
@@ -47,6 +48,7 @@ use sharegroup_wire::{BrokerId, TopicId};
 use self::config::Configs;
 use self::faults::Faults;
 use self::group::Group;
+use self::history::History;
 use self::links::Link;
 use self::parked::ParkedRequests;
 use self::share_session::ShareSessions;
@@ -129,6 +131,8 @@ pub struct Model {
     pub groups: BTreeMap<String, Group>,
     /// Transactional ids.
     pub transactions: Transactions,
+    /// What happened, where that is recorded.
+    pub history: History,
     pub(crate) nodes: BTreeMap<BrokerId, Node>,
     pub(crate) users: BTreeMap<String, String>,
     pub(crate) cluster_id: TopicId,
@@ -166,6 +170,7 @@ impl Model {
             topics: Topics::default(),
             groups: BTreeMap::new(),
             transactions: Transactions::default(),
+            history: History::default(),
             nodes: config.brokers.into_iter().map(node).collect(),
             users: config.users,
             cluster_id: TopicId::ZERO,

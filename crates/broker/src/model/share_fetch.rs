@@ -13,6 +13,7 @@ use sharegroup_wire::{BrokerId, ErrorCode};
 use super::Model;
 use super::config::{GroupRules, OffsetReset};
 use super::group::Loaded;
+use super::history::Event;
 use super::log::StoredBatch;
 use super::share_partition::{
     AckError, AcquireTerms, Acquired, Settlement, SharePartition, check_batches,
@@ -318,6 +319,14 @@ impl Model {
             acquired.ranges = loaded.partition.archive_aborted(&acquired.ranges, &aborted);
         }
         self.watch_locks(&wait.group_id, read.place);
+        if acquired.count > 0 {
+            self.history.note(now, || Event::Acquired {
+                group_id: wait.group_id.clone(),
+                member_id: wait.terms.member_id.to_string(),
+                place: read.place,
+                ranges: acquired.ranges.clone(),
+            });
+        }
         answer.records = slice(read, &acquired);
         let count = acquired.count;
         answer.acquired_records = acquired.ranges;
@@ -473,16 +482,23 @@ impl Model {
     pub(crate) fn settle(
         &mut self,
         now: Instant,
-        group_id: &str,
+        key: &SessionKey,
         place: Place,
         settlement: Settlement,
     ) {
+        let (group_id, member_id) = key;
         let rules = self.configs.group(group_id);
         let group = self.groups.get_mut(group_id);
         let Some(loaded) = group.and_then(|group| group.loaded.get_mut(&place)) else {
             return;
         };
         let outcome = loaded.partition.settle(settlement, &rules.limits);
+        self.history.note(now, || Event::Acknowledged {
+            group_id: group_id.clone(),
+            member_id: member_id.clone(),
+            place,
+            applied: outcome.applied.clone(),
+        });
         self.bury(now, group_id, place, &outcome.lost, &rules);
         self.touched.insert(place);
     }
@@ -510,6 +526,12 @@ impl Model {
             if !released.ranges.is_empty() {
                 self.touched.insert(*place);
                 self.bury(now, &key.0, *place, &released.lost, &rules);
+                self.history.note(now, || Event::Released {
+                    group_id: key.0.clone(),
+                    member_id: key.1.clone(),
+                    place: *place,
+                    ranges: released.ranges,
+                });
             }
         }
         let node = self.nodes.get(&broker);
@@ -547,6 +569,11 @@ impl Model {
         if !released.ranges.is_empty() {
             self.touched.insert(place);
             self.bury(now, group_id, place, &released.lost, &rules);
+            self.history.note(now, || Event::Expired {
+                group_id: group_id.to_owned(),
+                place,
+                ranges: released.ranges,
+            });
         }
         self.watch_locks(group_id, place);
     }
