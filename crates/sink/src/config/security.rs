@@ -79,7 +79,6 @@ const NOT_VALIDATED: &str = "the broker checks tokens, clients send them on";
 
 /// What is to be said about a security key of Kafka's that a client does not follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Unsupported {
     /// It changes nothing: why.
     Ignored(&'static str),
@@ -130,7 +129,8 @@ pub(super) fn configure<'a>(
         }
     };
     let mut is_sound = true;
-    for key in ClientConfig::keys() {
+    // A client without TLS doesn't list the protocol, and refuses it.
+    for key in ClientConfig::keys().iter().chain(&["security.protocol"]) {
         if *key == Layers::SERVERS {
             continue;
         }
