@@ -40,7 +40,7 @@ pub(crate) const STAGES: &[Stage] = &[
     },
     Stage {
         name: "unit",
-        what: "unit, property and vector tests inside the crates",
+        what: "unit, property and vector tests inside the crates, also without TLS",
         run: unit,
     },
     Stage {
@@ -112,13 +112,14 @@ fn benches(context: &Context) -> anyhow::Result<Count> {
 }
 
 fn unit(context: &Context) -> anyhow::Result<Count> {
-    context.cargo_test(&mut context.cargo([
-        "test",
-        "--workspace",
-        "--lib",
-        "--bins",
-        "--no-fail-fast",
-    ]))
+    let inside = ["test", "--lib", "--bins", "--no-fail-fast"];
+    let all = context.cargo_test(context.cargo(inside).arg("--workspace"))?;
+    let mut without_tls = context.cargo(inside);
+    without_tls.arg("--no-default-features");
+    for package in ["sharegroup-consumer", "sharegroup-sink", "sharegroup-cli"] {
+        without_tls.args(["-p", package]);
+    }
+    Ok(all.plus(context.cargo_test(&mut without_tls)?))
 }
 
 fn integration(context: &Context) -> anyhow::Result<Count> {
