@@ -9,6 +9,7 @@ use sharegroup_wire::message::metadata::{
 };
 
 use super::{Reply, Serve};
+use crate::model::limits::PARTITIONS_MAX;
 use crate::model::topics::{Partition, Topic, check_name};
 use crate::model::{Call, Model};
 
@@ -71,6 +72,10 @@ fn described(
     }
     if may_create && model.configs.broker_flag("auto.create.topics.enable") {
         let partitions = i32::try_from(model.configs.broker_number("num.partitions")).unwrap_or(1);
+        let count = usize::try_from(partitions).unwrap_or(1);
+        if model.topics.partition_count() + count > PARTITIONS_MAX {
+            return failed(asked, ErrorCode::PolicyViolation);
+        }
         let replicas = usize::try_from(model.configs.broker_number("default.replication.factor"));
         model.create_topic(name, partitions, replicas.unwrap_or(1));
     }

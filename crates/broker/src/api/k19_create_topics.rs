@@ -11,11 +11,9 @@ use sharegroup_wire::message::describe_configs::{SOURCE_DEFAULT, SOURCE_TOPIC};
 
 use super::{Reply, Serve};
 use crate::model::config::{Change, Values, keys, topic_text};
+use crate::model::limits::{PARTITIONS_MAX, TOPIC_PARTITIONS_MAX};
 use crate::model::topics::check_name;
 use crate::model::{Call, Model};
-
-/// Most partitions of one topic: a request can't make the broker allocate more.
-const PARTITIONS_MAX: i32 = 10_000;
 
 /// Why a topic is refused.
 type Refusal = (ErrorCode, String);
@@ -103,9 +101,12 @@ fn plan(model: &Model, topic: &CreatableTopic) -> Result<Plan, Refusal> {
         replicas =
             i16::try_from(model.configs.broker_number("default.replication.factor")).unwrap_or(1);
     }
-    if !(1..=PARTITIONS_MAX).contains(&partitions) {
+    let count = usize::try_from(partitions).unwrap_or(0);
+    if !(1..=TOPIC_PARTITIONS_MAX).contains(&count)
+        || model.topics.partition_count() + count > PARTITIONS_MAX
+    {
         let text =
-            "Number of partitions was set to an invalid non-positive value, or is above 10000.";
+            "Number of partitions was set to an invalid non-positive value, or is too large here.";
         return Err((ErrorCode::InvalidPartitions, text.to_owned()));
     }
     if replicas < 1 || usize::try_from(replicas).is_ok_and(|replicas| replicas > brokers) {

@@ -9,10 +9,8 @@ use sharegroup_wire::message::create_partitions::{
 };
 
 use super::{Reply, Serve};
+use crate::model::limits::{PARTITIONS_MAX, TOPIC_PARTITIONS_MAX};
 use crate::model::{Call, Model};
-
-/// Most partitions of one topic.
-const PARTITIONS_MAX: usize = 10_000;
 
 impl Serve for CreatePartitionsRequest {
     const VERSIONS: RangeInclusive<i16> = 0..=3;
@@ -74,11 +72,10 @@ fn check(
         };
         return Err((ErrorCode::InvalidPartitions, text));
     }
-    if count > PARTITIONS_MAX {
-        return Err((
-            ErrorCode::InvalidPartitions,
-            format!("more than {PARTITIONS_MAX} partitions"),
-        ));
+    let total = model.topics.partition_count() + count - current;
+    if count > TOPIC_PARTITIONS_MAX || total > PARTITIONS_MAX {
+        let text = "Number of partitions is too large here.".to_owned();
+        return Err((ErrorCode::InvalidPartitions, text));
     }
     Ok((topic.id, count))
 }

@@ -13,6 +13,7 @@ use sharegroup_wire::message::incremental_alter_configs::{
 use super::k32_describe_configs::is_broker;
 use super::{Reply, Serve};
 use crate::model::config::{Change, Values, keys};
+use crate::model::limits::GROUPS_MAX;
 use crate::model::{Call, Model};
 
 type Refusal = (ErrorCode, String);
@@ -109,6 +110,12 @@ fn changed(model: &Model, resource: &AlterConfigsResource) -> Result<Values, Ref
             }
         };
         changes.push((config.name.as_str(), change));
+    }
+    let groups = &model.configs.groups;
+    let is_new = resource.resource_type == RESOURCE_GROUP && !groups.contains_key(name);
+    if is_new && groups.len() >= GROUPS_MAX {
+        let text = format!("There are {GROUPS_MAX} groups with a configuration already.");
+        return Err((ErrorCode::PolicyViolation, text));
     }
     let invalid = |text| (ErrorCode::InvalidConfig, text);
     let values = model

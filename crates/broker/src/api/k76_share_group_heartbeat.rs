@@ -10,6 +10,7 @@ use sharegroup_wire::{ErrorCode, MemberEpoch, TopicId};
 
 use super::{Reply, Serve};
 use crate::model::group::{Beat, Refusal};
+use crate::model::limits::GROUPS_MAX;
 use crate::model::topics::Place;
 use crate::model::{Call, Model};
 
@@ -78,6 +79,10 @@ fn beat(
     if !joins && !model.groups.contains_key(group_id) {
         let text = format!("Share group {group_id} not found.");
         return Err((ErrorCode::GroupIdNotFound, Some(text)));
+    }
+    if model.groups.len() >= GROUPS_MAX && !model.groups.contains_key(group_id) {
+        let text = format!("There are {GROUPS_MAX} groups already.");
+        return Err((ErrorCode::GroupMaxSizeReached, Some(text)));
     }
     let stranger = || {
         let text = format!("Member {member_id} is not a member of group {group_id}.");

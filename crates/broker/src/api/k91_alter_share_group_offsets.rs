@@ -11,6 +11,7 @@ use sharegroup_wire::message::alter_share_group_offsets::{
 
 use super::{Reply, Serve};
 use crate::model::group::{Group, Loaded};
+use crate::model::limits::GROUPS_MAX;
 use crate::model::share_partition::SharePartition;
 use crate::model::topics::{Place, Topics};
 use crate::model::{Call, Model, text_of};
@@ -24,6 +25,9 @@ impl Serve for AlterShareGroupOffsetsRequest {
         }
         if model.coordinator(&self.group_id) != call.broker {
             return Reply::Now(self.refuse(call, ErrorCode::NotCoordinator));
+        }
+        if model.groups.len() >= GROUPS_MAX && !model.groups.contains_key(&self.group_id) {
+            return Reply::Now(self.refuse(call, ErrorCode::GroupMaxSizeReached));
         }
         let group = model.groups.entry(self.group_id.clone()).or_default();
         if !group.members.is_empty() {

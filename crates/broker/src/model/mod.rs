@@ -25,6 +25,7 @@ pub mod config;
 pub mod faults;
 pub mod group;
 pub mod history;
+pub mod limits;
 pub mod log;
 pub mod producer_state;
 pub mod share_partition;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use sharegroup_wire::ErrorCode;
 use sharegroup_wire::record::RecordBatch;
 
+use super::limits::PRODUCERS_MAX;
 use super::log::Appended;
 
 /// Batches of one producer that are remembered, for duplicates: Kafka's number.
@@ -74,6 +75,10 @@ impl ProducerState {
         if batch.producer_id() < 0 {
             return;
         }
+        let is_new = !self.producers.contains_key(&batch.producer_id());
+        if is_new && self.producers.len() >= PRODUCERS_MAX {
+            self.forget_one();
+        }
         let producer = self.producer(batch.producer_id(), batch.producer_epoch());
         let (first, last) = sequences(batch);
         producer.batches.push_back((first, last, appended));
@@ -82,6 +87,22 @@ impl ProducerState {
         }
         if batch.is_transactional() {
             producer.open_from.get_or_insert(appended.base_offset);
+        }
+    }
+
+    /// Forgets the producer without an open transaction that wrote longest ago.
+    fn forget_one(&mut self) {
+        let closed = self
+            .producers
+            .iter()
+            .filter(|(_, producer)| producer.open_from.is_none());
+        let last_write =
+            |producer: &Producer| producer.batches.back().map(|(.., at)| at.base_offset);
+        let oldest = closed
+            .min_by_key(|(_, producer)| last_write(producer))
+            .map(|(id, _)| *id);
+        if let Some(oldest) = oldest {
+            self.producers.remove(&oldest);
         }
     }
 

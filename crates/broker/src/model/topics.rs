@@ -110,6 +110,15 @@ impl Topics {
         })
     }
 
+    /// How many partitions there are.
+    #[must_use]
+    pub fn partition_count(&self) -> usize {
+        self.by_id
+            .values()
+            .map(|topic| topic.partitions.len())
+            .sum()
+    }
+
     /// Bytes of all logs.
     #[must_use]
     pub fn size_bytes(&self) -> usize {

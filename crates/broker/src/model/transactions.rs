@@ -8,6 +8,7 @@ use sharegroup_wire::compress::Compression;
 use sharegroup_wire::record::{RecordBatch, RecordBatchBuilder};
 
 use super::Model;
+use super::limits::TRANSACTIONAL_IDS_MAX;
 use super::timers::Timer;
 use super::topics::Place;
 
@@ -84,7 +85,7 @@ impl Model {
     /// producer is aborted.
     ///
     /// # Errors
-    /// INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED.
+    /// INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, COORDINATOR_NOT_AVAILABLE where there are too many ids.
     pub(crate) fn init_transactions(
         &mut self,
         now: Instant,
@@ -103,6 +104,9 @@ impl Model {
             .map(|transaction| transaction.producer);
         if expected.0 >= 0 && known.is_some_and(|known| known != expected) {
             return Err(ErrorCode::ProducerFenced);
+        }
+        if known.is_none() && self.transactions.by_id.len() >= TRANSACTIONAL_IDS_MAX {
+            return Err(ErrorCode::CoordinatorNotAvailable);
         }
         self.abort_transaction(now, id);
         let known = self

@@ -8,12 +8,13 @@ mod shared;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sharegroup_wire::BrokerId;
 use sharegroup_wire::net::Connector;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 pub use builder::{BrokerBuilder, StartError};
 pub use limits::ServerLimits;
@@ -107,6 +108,9 @@ impl Broker {
     }
 }
 
+/// Wait after a connection that could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
 /// Accepts connections to one broker.
 async fn listen(shared: Arc<Shared>, broker: BrokerId, listener: TcpListener) {
     let mut connections = JoinSet::new();
@@ -117,7 +121,7 @@ async fn listen(shared: Arc<Shared>, broker: BrokerId, listener: TcpListener) {
                 Err(error) => {
                     // Out of file descriptors, as a rule: some connection ends sooner or later.
                     tracing::warn!(%broker, %error, "A connection could not be accepted.");
-                    tokio::task::yield_now().await;
+                    sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             },
