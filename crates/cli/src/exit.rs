@@ -25,7 +25,8 @@ pub(crate) enum Exit {
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0    done, or stopped by SIGTERM or Ctrl-C with everything settled
-  1    failed: a task is FAILED, the cluster refused or did not confirm what was written, or a stop was not finished in time
+  1    failed: a task is FAILED, the cluster refused or did not confirm what was written, records were named as lost, or a stop
+       was not finished in time
   2    wrong arguments or configuration: nothing was started
   3    `run --exit-when-idle`: not idle, but nothing moved for --exit-when-idle-max
   130, 143   Ctrl-C or SIGTERM before the work began or, in `topics` and `quickstart`, before it was done; a second one

@@ -9,7 +9,7 @@ use sharegroup_consumer::admin::{
 };
 use sharegroup_consumer::client::ClientConfig;
 use sharegroup_launcher::Kafka;
-use sharegroup_wire::ErrorCode;
+use sharegroup_wire::{BrokerId, ErrorCode};
 
 const SHARE_CONSUMER: &str = "org.apache.kafka.tools.consumer.ConsoleShareConsumer";
 const PRODUCER_PERFORMANCE: &str = "org.apache.kafka.tools.ProducerPerformance";
@@ -30,6 +30,9 @@ async fn topics_groups_configurations_and_offsets_round_trip() {
 
     topics(&admin).await;
     group_configs(&admin).await;
+    let brokers = admin.broker_configs().await.unwrap();
+    let limit = &brokers[&BrokerId(1)]["group.share.delivery.count.limit"];
+    assert_eq!((brokers.len(), limit.value.as_deref()), (1, Some("5")));
     log_offsets(&admin, &kafka).await;
     share_group(&admin, &kafka).await;
 

@@ -92,6 +92,11 @@ pub(crate) trait GroupAdmin: Sync {
         key: &str,
         value: &str,
     ) -> impl Future<Output = Result<(), AdminError>> + Send;
+    /// Values of one key of the brokers' own configurations.
+    fn broker_values(
+        &self,
+        key: &str,
+    ) -> impl Future<Output = Result<Vec<String>, AdminError>> + Send;
 }
 
 impl GroupAdmin for Admin {
@@ -126,6 +131,14 @@ impl GroupAdmin for Admin {
         value: &str,
     ) -> Result<(), AdminError> {
         Self::set_group_config(self, group_id, key, value).await
+    }
+
+    async fn broker_values(&self, key: &str) -> Result<Vec<String>, AdminError> {
+        let brokers = self.broker_configs().await?;
+        let values = brokers.into_values();
+        Ok(values
+            .filter_map(|mut configs| configs.remove(key)?.value)
+            .collect())
     }
 }
 
@@ -274,8 +287,7 @@ async fn delivery_count_limit(
 ) -> i16 {
     let group_id = &settings.group_id;
     let Some(found) = configs.get(LIMIT) else {
-        // Before Kafka 4.3 it is a setting of the broker alone.
-        return LIMIT_DEFAULT;
+        return delivery_count_limit_of_brokers(admin).await;
     };
     let now = found
         .value
@@ -309,7 +321,26 @@ async fn delivery_count_limit(
     now
 }
 
+/// Before Kafka 4.3 the limit is a setting of the brokers alone. Where they differ the lowest counts:
+/// better to name a record too early than never.
+async fn delivery_count_limit_of_brokers(admin: &impl GroupAdmin) -> i16 {
+    let values = match admin.broker_values(LIMIT_OF_BROKER).await {
+        Ok(values) => values,
+        Err(error) => {
+            tracing::warn!(
+                %error,
+                assumed = LIMIT_DEFAULT,
+                "The brokers' {LIMIT_OF_BROKER} can't be read: if it is lower, records on their last delivery are not named."
+            );
+            Vec::new()
+        }
+    };
+    let limits = values.iter().filter_map(|value| value.trim().parse().ok());
+    limits.min().unwrap_or(LIMIT_DEFAULT)
+}
+
 const START: &str = "share.auto.offset.reset";
+const LIMIT_OF_BROKER: &str = "group.share.delivery.count.limit";
 const LIMIT: &str = "share.delivery.count.limit";
 /// What the runtime sets.
 const LIMIT_WANTED: i16 = 10;
@@ -335,6 +366,7 @@ mod tests {
         unreadable: bool,
         unwritable: bool,
         limit_max: i16,
+        limits_of_brokers: Option<Vec<&'static str>>,
         written: Mutex<Vec<String>>,
     }
 
@@ -403,6 +435,15 @@ mod tests {
             self.written.lock().unwrap().push(format!("{key}={value}"));
             Ok(())
         }
+
+        async fn broker_values(&self, key: &str) -> Result<Vec<String>, AdminError> {
+            assert_eq!(key, LIMIT_OF_BROKER);
+            let limits = self.limits_of_brokers.iter().flatten();
+            match self.limits_of_brokers {
+                Some(_) => Ok(limits.map(|limit| (*limit).to_owned()).collect()),
+                None => Err(refused(ErrorCode::ClusterAuthorizationFailed)),
+            }
+        }
     }
 
     fn settings(lines: &str) -> ConsumerSettings {
@@ -460,12 +501,22 @@ mod tests {
         fake.limit_max = 7;
         let prepared = prepare(&fake, &settings("")).await.unwrap();
         assert_eq!(prepared.delivery_count_limit, 7);
-        // A broker before 4.3 has no such key.
-        let mut fake = Fake::new();
-        fake.settings.pop();
-        let prepared = prepare(&fake, &settings("")).await.unwrap();
-        assert_eq!(fake.written(), ["share.auto.offset.reset=earliest"]);
-        assert_eq!(prepared.delivery_count_limit, 5);
+    }
+
+    #[tokio::test]
+    async fn before_kafka_4_3_the_lowest_limit_of_a_broker_applies() {
+        for (of_brokers, limit) in [
+            (Some(vec!["5", "2", "10"]), 2),
+            (Some(vec![]), 5),
+            (None, 5),
+        ] {
+            let mut fake = Fake::new();
+            fake.settings.pop();
+            fake.limits_of_brokers = of_brokers;
+            let prepared = prepare(&fake, &settings("")).await.unwrap();
+            assert_eq!(fake.written(), ["share.auto.offset.reset=earliest"]);
+            assert_eq!(prepared.delivery_count_limit, limit);
+        }
     }
 
     #[tokio::test]

@@ -178,7 +178,8 @@ impl Ended {
     pub(crate) fn exit(&self) -> Exit {
         let failed = self.status.count(TaskState::Failed) > 0
             || !self.late.is_empty()
-            || self.unconfirmed > 0;
+            || self.unconfirmed > 0
+            || self.status.totals().named_as_lost > 0;
         match self.ending {
             _ if failed => Exit::Failed,
             Ending::Stuck(_) => Exit::IdleMax,

@@ -30,6 +30,7 @@ pub(crate) fn show(ended: &Ended, screen: &Screen) {
         released = totals.released,
         may_arrive_twice = totals.may_arrive_twice(),
         outcome_unknown = outcome_unknown(ended),
+        named_as_lost = totals.named_as_lost,
         tasks = ended.status.tasks().count(),
         tasks_failed = ended.status.count(TaskState::Failed),
         seconds = format!("{:.1}", ended.time.as_secs_f64()),
@@ -55,6 +56,13 @@ fn troubles(ended: &Ended) -> Vec<String> {
     for task in &ended.late {
         troubles.push(format!(
             "task {task} did not stop in time; what it holds is delivered again when its locks end"
+        ));
+    }
+    let lost = ended.status.totals().named_as_lost;
+    if lost > 0 {
+        let records = plural(lost, "record");
+        troubles.push(format!(
+            "{records} on their last delivery were not written: named in the log, and in share.loss.file where it is set"
         ));
     }
     if let Ending::Stuck(waiting) = &ended.ending {
@@ -84,6 +92,9 @@ fn sentence(ended: &Ended) -> String {
         String::new()
     };
     match ended.ending {
+        Ending::Idle if ended.status.totals().named_as_lost > 0 => {
+            format!("Idle, but records were lost{others}")
+        }
         Ending::Idle => format!("Idle: everything is written and acknowledged{others}"),
         Ending::Stuck(_) => format!("Not idle, but nothing moves any more{others}"),
         Ending::AllFailed => "Every task has failed".to_owned(),
@@ -216,5 +227,14 @@ mod tests {
             let ended = ended(ending, &states, &late);
             assert_eq!(ended.exit(), exit, "{ended:?}");
         }
+    }
+
+    #[test]
+    fn a_run_that_lost_records_does_not_end_well() {
+        let mut ended = ended(Ending::Idle, &[TaskState::Stopped], &[]);
+        ended.status.connectors[0].tasks[0].counters.named_as_lost = 3;
+        assert_eq!(ended.exit(), Exit::Failed);
+        assert!(troubles(&ended)[0].starts_with("3 records on their last delivery"));
+        assert!(sentence(&ended).starts_with("Idle, but"));
     }
 }

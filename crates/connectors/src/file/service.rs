@@ -142,7 +142,8 @@ impl LineFile {
     /// Whether the path leads to the open file.
     fn is_in_place(&self) -> Result<bool, Trouble> {
         match std::fs::metadata(&self.path) {
-            Ok(there) => Ok(identity(&there) == self.identity),
+            // Under `/dev/fd` a path leads to a file that is deleted.
+            Ok(there) => Ok(identity(&there) == self.identity && there.nlink() > 0),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
             Err(error) => Err(Trouble::writing(&self.path, error)),
         }

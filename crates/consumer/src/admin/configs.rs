@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use sharegroup_wire::BrokerId;
 use sharegroup_wire::message::Message;
 use sharegroup_wire::message::describe_configs::{
     DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult,
-    DescribeConfigsResponse, RESOURCE_GROUP, RESOURCE_TOPIC, SOURCE_DEFAULT, SOURCE_DYNAMIC_BROKER,
-    SOURCE_DYNAMIC_DEFAULT_BROKER, SOURCE_GROUP, SOURCE_STATIC_BROKER, SOURCE_TOPIC,
+    DescribeConfigsResponse, RESOURCE_BROKER, RESOURCE_GROUP, RESOURCE_TOPIC, SOURCE_DEFAULT,
+    SOURCE_DYNAMIC_BROKER, SOURCE_DYNAMIC_DEFAULT_BROKER, SOURCE_GROUP, SOURCE_STATIC_BROKER,
+    SOURCE_TOPIC,
 };
 use sharegroup_wire::message::incremental_alter_configs::{
     AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest, OPERATION_SET,
@@ -18,7 +20,7 @@ use tokio::time::{sleep, timeout};
 use super::Admin;
 use super::error::{AdminError, Resource};
 use crate::backoff::Backoff;
-use crate::cluster::{Cluster, Retry};
+use crate::cluster::{Cluster, MetadataScope, Retry};
 
 /// Where a configuration value comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,6 +109,34 @@ impl Admin {
     ) -> Result<BTreeMap<String, ConfigValue>, AdminError> {
         self.configs(RESOURCE_TOPIC, topic, Resource::Topic(topic.to_owned()))
             .await
+    }
+
+    /// The configuration of each broker that is alive, by key: each is asked for its own.
+    ///
+    /// # Errors
+    /// [`AdminError`] of the first broker that has one; CLUSTER_AUTHORIZATION_FAILED where
+    /// DESCRIBE_CONFIGS on the cluster is not granted.
+    ///
+    /// # Cancel safety
+    /// As [`Admin`] says.
+    pub async fn broker_configs(
+        &self,
+    ) -> Result<BTreeMap<BrokerId, BTreeMap<String, ConfigValue>>, AdminError> {
+        let metadata = self.cluster.metadata(MetadataScope::Brokers).await?;
+        let mut configs = BTreeMap::new();
+        for broker in metadata.brokers.iter().map(|broker| broker.node_id) {
+            let request = &describe(RESOURCE_BROKER, &broker.to_string(), None);
+            let resource = &Resource::Broker(broker);
+            let attempt = |cluster: Cluster| async move {
+                let response = cluster.call_broker(broker, request).await?;
+                described(response, resource)
+            };
+            let described = self
+                .with_retries(DescribeConfigsRequest::NAME, Retry::Always, attempt)
+                .await?;
+            configs.insert(broker, described);
+        }
+        Ok(configs)
     }
 
     async fn configs(

@@ -325,7 +325,7 @@ impl ConsumerSettings {
                 .unwrap_or(true),
             start_position: start_position.unwrap_or_default(),
             start_position_is_set: start.is_some(),
-            loss_file: layers.text("share.loss.file").map(PathBuf::from),
+            loss_file: loss_file(&layers, problems),
             in_force: layers.in_force(),
         })
     }
@@ -356,6 +356,20 @@ fn client(
     };
     client.client_id = Some(format!("connector-consumer-{name}"));
     Some(client)
+}
+
+/// The file, unless it is a pipe or a device: where nobody reads, it would hold up the task that fails.
+fn loss_file(layers: &Layers<'_>, problems: &mut Vec<ConfigProblem>) -> Option<PathBuf> {
+    let setting = layers.find("share.loss.file")?;
+    if setting.value.is_empty() {
+        return None;
+    }
+    let path = PathBuf::from(setting.value);
+    if std::fs::metadata(&path).is_ok_and(|there| !there.is_file()) {
+        let problem = setting.file.problem(&setting.key, "is no regular file");
+        problems.push(problem);
+    }
+    Some(path)
 }
 
 fn check_policy(connector: &Properties, worker: &WorkerConfig, problems: &mut Vec<ConfigProblem>) {

@@ -128,17 +128,18 @@ pub(super) fn shown(value: &str) -> Cow<'_, str> {
 /// Whether the value of `key` must never be shown.
 pub(super) fn is_secret(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
-    key.ends_with("sasl.jaas.config")
-        || [
-            "password",
-            "secret",
-            "token",
-            "credential",
-            "passphrase",
-            "user.info",
-        ]
-        .iter()
-        .any(|word| key.contains(word))
+    // Parts of words, so that a misspelt key hides its value too.
+    [
+        "pas",
+        "pwd",
+        "jaas",
+        "secret",
+        "token",
+        "credential",
+        "user.info",
+    ]
+    .iter()
+    .any(|word| key.contains(word))
         || key.ends_with("keystore.key")
 }
 

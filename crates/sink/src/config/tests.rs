@@ -231,7 +231,7 @@ fn every_error_is_found_at_once() {
         false,
         "task.shutdown.graceful.timeout.ms=soon\n",
         &[
-            "name=a\nconnector.class=test\ntasks.max=0\ntarget=nowhere\nmode=c\n",
+            "name=a\nconnector.class=test\ntasks.max=0\ntarget=nowhere\nmode=c\nshare.loss.file=/dev/null\n",
             "name=a\nconnector.class=Nothing\ntopics=x,y,x,bad topic\n",
         ],
     ));
@@ -241,6 +241,7 @@ fn every_error_is_found_at_once() {
         "c0.properties: topics: must name at least one topic",
         "c0.properties:4: target=nowhere: does not exist",
         "c0.properties:5: mode=c: must be one of a, b",
+        "c0.properties:6: share.loss.file=/dev/null: is no regular file",
         "c0.properties: consumer.override.group.protocol: is not set",
         "c1.properties:2: connector.class=Nothing: is not a known sink; known here: test",
         "c1.properties:3: topics=x,y,x,bad topic: names x twice",
