@@ -337,6 +337,9 @@ impl ShareConsumerBuilder {
                 what: "a share consumer needs at least one topic",
             });
         }
+        for topic in &session.topics {
+            check_topic(topic)?;
+        }
         let client = self.client?;
         client.check()?;
         let servers = client
@@ -429,6 +432,19 @@ async fn joined(
     Ok(consumer)
 }
 
+/// Kafka's rule for topic names: a broker would refuse the name for ever.
+fn check_topic(name: &str) -> Result<(), ConfigError> {
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if (1..=249).contains(&name.len()) && name != "." && name != ".." && name.chars().all(legal) {
+        return Ok(());
+    }
+    Err(ConfigError::InvalidValue {
+        key: "topics".to_owned(),
+        value: name.to_owned(),
+        expected: "a topic name: 1 to 249 letters, digits, `.`, `_` and `-`, not `.` or `..`",
+    })
+}
+
 /// A new member id: 22 characters of base64, as Kafka's own client makes them. Random whatever the
 /// configuration's seed: two consumers of one configuration are two members.
 fn member_id() -> String {
@@ -440,6 +456,18 @@ fn member_id() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_no_topic_can_have_are_refused() {
+        let longest = "a".repeat(249);
+        for name in ["orders", "a.b_c-D9", "...", &longest] {
+            assert_eq!(check_topic(name), Ok(()));
+        }
+        for name in ["", ".", "..", "../x", "a b", "ä", &"a".repeat(250)] {
+            let error = check_topic(name).unwrap_err().to_string();
+            assert!(error.contains(&format!("`{name}`")), "{error}");
+        }
+    }
 
     #[test]
     fn every_consumer_is_a_member_of_its_own() {
