@@ -53,10 +53,7 @@ impl Response {
                 let key = random.next().to_be_bytes().repeat(2);
                 let value = self.value(offset, &mut random);
                 let time = 1_790_000_000_000 + i64::try_from(offset)? / 7;
-                let headers = [
-                    (&b"trace-id"[..], Some(&key[..8])),
-                    (b"tenant", Some(b"a")),
-                ];
+                let headers = [(&b"trace-id"[..], Some(&key[..8])), (b"tenant", Some(b"a"))];
                 if self.keys_and_headers {
                     batch.push(time, Some(&key), Some(&value), headers)?;
                 } else {
