@@ -125,7 +125,7 @@ fn of_keys(keys: &[i16], data: &[u8]) {
 }
 
 /// Decodes a body, and checks what came of it.
-pub(crate) fn survives(kind: Kind, body: &[u8]) {
+fn survives(kind: Kind, body: &[u8]) {
     for_api!(kind.key, either_way_survives(kind, body));
 }
 

@@ -210,7 +210,6 @@ fn versions() -> ApiVersionsResponse {
             api_key: R::KEY,
             min_version: R::VERSION_MIN,
             max_version: R::VERSION_MAX,
-            ..Default::default()
         }
     }
     ApiVersionsResponse {
