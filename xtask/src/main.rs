@@ -1,5 +1,6 @@
 //! Development commands of this workspace: `cargo xtask --help`.
 
+mod fuzz;
 mod kafka;
 mod proofs;
 mod run;
@@ -26,6 +27,8 @@ enum Command {
     Test(StageArgs),
     /// Show what takes too long for `test`
     Prove(StageArgs),
+    /// Look for inputs that break a promise
+    Fuzz(fuzz::FuzzArgs),
 }
 
 #[derive(Debug, Args)]
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Command::Kafka(command) => kafka::run(command),
         Command::Test(args) => run_stages(stages::STAGES, &args),
         Command::Prove(args) => run_stages(proofs::PROOFS, &args),
+        Command::Fuzz(args) => fuzz::run(&args),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

@@ -93,10 +93,25 @@ impl Context {
     pub(crate) fn cargo<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.current_dir(&self.root).args(args);
+        forget_xtask(&mut command);
         if let Some(dir) = &self.target_dir {
             command.env("CARGO_TARGET_DIR", dir);
         }
         command
+    }
+
+    /// The program of a crate from crates.io, in the cache folder; built there the first time.
+    pub(crate) fn tool(&self, name: &str, version: &str) -> anyhow::Result<PathBuf> {
+        let folder = sharegroup_launcher::cache_dir()?
+            .join("tools")
+            .join(format!("{name}-{version}"));
+        let program = folder.join("bin").join(name);
+        if !program.is_file() {
+            let install = ["install", name, "--locked", "--version", version, "--root"];
+            self.output(self.cargo(install).arg(&folder))
+                .with_context(|| format!("{name} can't be installed"))?;
+        }
+        Ok(program)
     }
 
     /// Reports that a part can't run here. An error where `CI=true`.
@@ -120,7 +135,12 @@ impl Context {
     /// Runs a command and returns its standard output. Its whole output is shown when it fails, or when asked for.
     pub(crate) fn output(&self, command: &mut Command) -> anyhow::Result<String> {
         let finished = self.finish(command)?;
-        ensure!(finished.success, "{command:?} failed:\n{}", finished.text());
+        ensure!(
+            finished.success,
+            "{} failed:\n{}",
+            as_typed(command),
+            finished.text()
+        );
         Ok(finished.stdout())
     }
 
@@ -145,7 +165,7 @@ impl Context {
             return Ok(count);
         }
         if count.failed == 0 {
-            bail!("{command:?} failed:\n{}", finished.text());
+            bail!("{} failed:\n{}", as_typed(command), finished.text());
         }
         if !self.verbose {
             println!("\n{}", finished.text());
@@ -160,7 +180,7 @@ impl Context {
             .stderr(Stdio::piped());
         let mut child = command
             .spawn()
-            .with_context(|| format!("could not run {command:?}"))?;
+            .with_context(|| format!("could not run {}", as_typed(command)))?;
         let (sender, receiver) = mpsc::channel();
         if let Some(stream) = child.stdout.take() {
             forward_lines(Stream::Out, stream, sender.clone());
@@ -178,6 +198,24 @@ impl Context {
         let success = child.wait()?.success();
         Ok(Finished { success, lines })
     }
+}
+
+/// Takes back what `cargo run` set for this program. Build scripts that look at it (that of ring does) would run anew
+/// each time somebody changes between `cargo xtask` and cargo itself.
+pub(crate) fn forget_xtask(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
+}
+
+/// The program and its arguments.
+fn as_typed(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<_> = words.map(OsStr::to_string_lossy).collect();
+    words.join(" ")
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -316,7 +354,7 @@ fn forward_lines(
 }
 
 /// Adds up the lines `test result: ok. 7 passed; 0 failed; …`.
-fn count_tests(output: &str) -> Count {
+pub(crate) fn count_tests(output: &str) -> Count {
     let results = output
         .lines()
         .filter_map(|line| line.trim().strip_prefix("test result: "));

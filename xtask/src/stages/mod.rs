@@ -1,5 +1,6 @@
 //! What `cargo xtask test` runs. The table is the order: cheapest first.
 
+mod corpus;
 mod deny;
 mod files;
 mod layers;
@@ -47,6 +48,11 @@ pub(crate) const STAGES: &[Stage] = &[
         name: "integration",
         what: "tests of the crates over their public API",
         run: integration,
+    },
+    Stage {
+        name: "corpus",
+        what: "every fuzz target over all inputs found so far",
+        run: corpus::check,
     },
     Stage {
         name: "doctest",
