@@ -4,6 +4,7 @@
 //! panics, takes no other task with it.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -410,10 +411,16 @@ async fn make<C: Cluster>(
     if !ended_well("start", started)? {
         return Ok(None);
     }
-    let joined = tokio::select! {
-        biased;
-        () = stopped(&mut control) => None,
-        joined = join(setup, &config, &name) => Some(joined),
+    let joined = {
+        let mut joining = pin!(join(setup, &config, &name));
+        tokio::select! {
+            biased;
+            () = stopped(&mut control) => {
+                leave_once_joined(joining, &control).await;
+                None
+            }
+            joined = &mut joining => Some(joined),
+        }
     };
     let (source, prepared) = match joined {
         Some(Ok(joined)) => joined,
@@ -474,6 +481,26 @@ async fn join<C: Cluster>(
     setup.shared.set_note(None);
     Ok((source, prepared))
 }
+
+/// The group may have taken the member in already, without our knowing: what is told to stop while it
+/// joins gets a moment to end that properly. A member that just goes is missed only after its session.
+async fn leave_once_joined<S: RecordSource>(
+    joining: impl Future<Output = Result<(S, Prepared), String>>,
+    control: &watch::Receiver<Control>,
+) {
+    let Control::Stop { deadline, budget } = *control.borrow() else {
+        return;
+    };
+    if let Ok(Ok((mut source, _))) = timeout(JOIN_MAX.min(budget / 2), joining).await {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if let Err(error) = source.close(left).await {
+            tracing::warn!(%error, "Leaving the group failed.");
+        }
+    }
+}
+
+/// Longest wait for a join that is under way when the task must stop.
+const JOIN_MAX: Duration = Duration::from_secs(1);
 
 async fn stop_sink(sink: &mut Box<dyn DynSinkTask>, control: &mut watch::Receiver<Control>) {
     let stopped = call(|| sink.stop(), control, 0, || {}).await;
@@ -657,8 +684,19 @@ mod tests {
             setup.worker.stop(Duration::from_secs(5)).await,
             StopReport::default()
         );
-        assert!(told.elapsed() < Duration::from_secs(1));
+        assert!(told.elapsed() <= JOIN_MAX);
         assert_eq!(setup.worker.status().count(TaskState::Stopped), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_is_stopped_while_it_joins_leaves_the_group() {
+        let (_, prepared) = at_once();
+        let joins_late = (Duration::from_millis(500), prepared);
+        let setup = start(vec![SinkScript::default()], 1, joins_late);
+        sleep(Duration::from_millis(100)).await;
+        let report = setup.worker.stop(Duration::from_secs(5)).await;
+        assert_eq!(report, StopReport::default());
+        assert!(setup.cluster.brokers[0].seen(|seen| seen.closed));
     }
 
     #[tokio::test(start_paused = true)]
