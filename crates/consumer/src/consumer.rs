@@ -21,6 +21,7 @@ use crate::observer::ShareObserver;
 use crate::report::CommitReport;
 use crate::shared::{Command, Shared};
 use crate::status::ShareStatus;
+use crate::topic_partition::is_topic_name;
 
 /// One member of one share group.
 ///
@@ -432,10 +433,9 @@ async fn joined(
     Ok(consumer)
 }
 
-/// Kafka's rule for topic names: a broker would refuse the name for ever.
+/// A broker would refuse an illegal name for ever.
 fn check_topic(name: &str) -> Result<(), ConfigError> {
-    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    if (1..=249).contains(&name.len()) && name != "." && name != ".." && name.chars().all(legal) {
+    if is_topic_name(name) {
         return Ok(());
     }
     Err(ConfigError::InvalidValue {

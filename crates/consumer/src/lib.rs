@@ -58,4 +58,4 @@ pub use sharegroup_session::{
 pub use sharegroup_wire::record::{Header, Headers, TimestampType};
 pub use sharegroup_wire::{BrokerId, ErrorCode, TopicId};
 pub use status::ShareStatus;
-pub use topic_partition::TopicPartition;
+pub use topic_partition::{TopicPartition, is_topic_name};

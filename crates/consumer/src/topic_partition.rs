@@ -21,6 +21,14 @@ impl TopicPartition {
     }
 }
 
+/// Kafka's rule for the names of topics: 1 to 249 ASCII letters, digits, `.`, `_` and `-`, but not `.` or
+/// `..`.
+#[must_use]
+pub fn is_topic_name(name: &str) -> bool {
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    (1..=249).contains(&name.len()) && name != "." && name != ".." && name.chars().all(legal)
+}
+
 /// As Kafka prints it: `orders-0`.
 impl fmt::Display for TopicPartition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -211,8 +211,7 @@ fn topics(properties: &Properties, problems: &mut Vec<ConfigProblem>) -> Vec<Str
         if topics.iter().take(index).any(|other| other == topic) {
             problems.push(properties.problem("topics", format!("names {topic} twice")));
         }
-        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-        if topic.len() > 249 || topic == "." || topic == ".." || !topic.chars().all(legal) {
+        if !sharegroup_consumer::is_topic_name(topic) {
             let message = format!("\"{topic}\" is not a legal topic name");
             problems.push(
                 properties
