@@ -116,7 +116,9 @@ async fn raw_example_takes_a_batch_through_a_share_group() {
         let name = name.to_string_lossy();
         name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
     });
-    package.for_each(|name| drop(raw.env_remove(name)));
+    for name in package {
+        raw.env_remove(name);
+    }
     let output = raw.output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
