@@ -37,8 +37,19 @@
 //! # When something is to go wrong
 //!
 //! [`Broker::faults`] scripts the next requests of an API: errors, delays, cut connections, answers
-//! that are withheld or doubled. [`Broker::model`] gives the model itself: move leaders and
-//! coordinators, change configurations, take locks away.
+//! that are withheld or doubled. [`Broker::script`] and [`BrokerBuilder::faults`] take rules by API,
+//! partition, count, chance and time, which also move leaders and coordinators, crash brokers and
+//! change configurations; as a text, they are described at [`model::fault_script`]:
+//!
+//! ```
+//! use sharegroup_broker::model::fault_script::FaultScript;
+//!
+//! let script = FaultScript::parse("ShareAcknowledge orders-0 first 3: cut after\nevery 10s: crash 1")?;
+//! let broker = sharegroup_broker::Broker::builder().topic("orders", 4).faults(script);
+//! # Ok::<(), Vec<sharegroup_broker::model::fault_script::ScriptError>>(())
+//! ```
+//!
+//! [`Broker::model`] gives the model itself.
 
 mod api;
 pub mod model;

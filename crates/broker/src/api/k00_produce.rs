@@ -10,7 +10,7 @@ use sharegroup_wire::message::produce::{
 };
 use sharegroup_wire::{ErrorCode, TopicId};
 
-use super::{Reply, Serve};
+use super::{Reply, Serve, Touches};
 use crate::model::log::Appended;
 use crate::model::topics::Place;
 use crate::model::{Call, Model};
@@ -91,6 +91,15 @@ impl Serve for ProduceRequest {
             responses: self.topic_data.iter().map(topic).collect(),
             ..Default::default()
         }
+    }
+
+    fn touches(&self, model: &Model, _: &Call) -> Touches {
+        let topics = self.topic_data.iter().flat_map(|topic| {
+            let place_of = place_of(model, topic);
+            let partitions = topic.partition_data.iter();
+            partitions.filter_map(move |partition| place_of(partition.index).ok())
+        });
+        topics.map(|place| (Self::API_KEY, place)).collect()
     }
 }
 

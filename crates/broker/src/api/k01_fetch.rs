@@ -12,7 +12,7 @@ use sharegroup_wire::message::fetch::{
 use sharegroup_wire::message::produce::LeaderIdAndEpoch;
 use sharegroup_wire::{BrokerId, ErrorCode};
 
-use super::{Reply, Serve};
+use super::{Reply, Serve, Touches};
 use crate::model::topics::{Partition, Place};
 use crate::model::{Call, FetchWait, Model, Parked, Wait};
 
@@ -48,6 +48,12 @@ impl Serve for FetchRequest {
             error_code: error,
             ..Default::default()
         }
+    }
+
+    fn touches(&self, model: &Model, call: &Call) -> Touches {
+        let topics = self.topics.iter();
+        let places = topics.flat_map(|topic| model.places_of(call.version, topic));
+        places.map(|place| (Self::API_KEY, place)).collect()
     }
 }
 

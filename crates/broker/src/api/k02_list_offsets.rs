@@ -9,8 +9,8 @@ use sharegroup_wire::message::list_offsets::{
     TIMESTAMP_MAX,
 };
 
-use super::{Reply, Serve};
-use crate::model::topics::Partition;
+use super::{Reply, Serve, Touches};
+use crate::model::topics::{Partition, Place};
 use crate::model::{Call, Model};
 
 /// The start of what lies on the leader's own disk: everything here.
@@ -21,21 +21,11 @@ impl Serve for ListOffsetsRequest {
 
     fn serve(self, model: &mut Model, call: &Call) -> Reply<ListOffsetsResponse> {
         let topics = self.topics.iter().map(|topic| {
-            let known = model.topics.named(&topic.name);
-            let find = |index: i32| {
-                let index = usize::try_from(index).ok()?;
-                known?.partitions.get(index)
-            };
+            let id = model.topics.named(&topic.name).map(|topic| topic.id);
             let answer = |asked: &ListOffsetsPartition| {
-                let found = find(asked.partition_index).ok_or(ErrorCode::UnknownTopicOrPartition);
-                let found = found.and_then(|partition| {
-                    let is_led = partition.leader == call.broker;
-                    if is_led {
-                        Ok(partition)
-                    } else {
-                        Err(ErrorCode::NotLeaderOrFollower)
-                    }
-                });
+                let found = id
+                    .ok_or(ErrorCode::UnknownTopicOrPartition)
+                    .and_then(|id| led(model, call, (id, asked.partition_index)));
                 answered(asked, found, self.isolation_level == 1)
             };
             ListOffsetsTopicResponse {
@@ -62,6 +52,32 @@ impl Serve for ListOffsetsRequest {
             topics: self.topics.iter().map(topic).collect(),
             ..Default::default()
         }
+    }
+
+    fn touches(&self, model: &Model, _: &Call) -> Touches {
+        let topics = self.topics.iter().filter_map(|topic| {
+            let id = model.topics.named(&topic.name)?.id;
+            let partitions = topic.partitions.iter();
+            Some(partitions.map(move |partition| (id, partition.partition_index)))
+        });
+        topics
+            .flatten()
+            .map(|place| (Self::API_KEY, place))
+            .collect()
+    }
+}
+
+/// A partition that this broker leads.
+fn led<'a>(model: &'a mut Model, call: &Call, place: Place) -> Result<&'a Partition, ErrorCode> {
+    let fault = model.faults.partition(ListOffsetsRequest::API_KEY, place);
+    let partition = model.topics.partition(place);
+    match (fault, partition) {
+        (Some(error), _) => Err(error),
+        (None, None) => Err(ErrorCode::UnknownTopicOrPartition),
+        (None, Some(partition)) if partition.leader != call.broker => {
+            Err(ErrorCode::NotLeaderOrFollower)
+        }
+        (None, Some(partition)) => Ok(partition),
     }
 }
 

@@ -11,7 +11,7 @@ use sharegroup_wire::message::share_fetch::{
 };
 use sharegroup_wire::{ErrorCode, SessionEpoch};
 
-use super::{Reply, Serve};
+use super::{Reply, Serve, Touches};
 use crate::model::share_partition::{AcquireMode, AcquireTerms, Settlement};
 use crate::model::share_session::{Admission, SessionKey};
 use crate::model::topics::Place;
@@ -47,6 +47,28 @@ impl Serve for ShareFetchRequest {
             error_message: Some(error.name().to_owned()),
             ..Default::default()
         }
+    }
+
+    /// Those of its session, and those of its acknowledgements.
+    fn touches(&self, model: &Model, call: &Call) -> Touches {
+        const KEYS: [i16; 2] = [ShareFetchRequest::API_KEY, ShareAcknowledgeRequest::API_KEY];
+        let mut touches = Vec::new();
+        for topic in &self.topics {
+            for partition in &topic.partitions {
+                let place = (topic.topic_id, partition.partition_index);
+                let acknowledges = !partition.acknowledgement_batches.is_empty();
+                let keys = &KEYS[..1 + usize::from(acknowledges)];
+                touches.extend(keys.iter().map(|key| (*key, place)));
+            }
+        }
+        let key = self.group_id.clone().zip(self.member_id.clone());
+        let node = model.nodes.get(&call.broker);
+        let session = key
+            .zip(node)
+            .and_then(|(key, node)| node.sessions.get(&key));
+        let places = session.map(|session| session.partitions.iter().copied());
+        touches.extend(places.into_iter().flatten().map(|place| (KEYS[0], place)));
+        touches
     }
 }
 

@@ -7,7 +7,7 @@ use sharegroup_wire::message::share_acknowledge::{
 };
 use sharegroup_wire::{ErrorCode, SessionEpoch};
 
-use super::{Reply, Serve};
+use super::{Reply, Serve, Touches};
 use crate::model::share_session::{Admission, SessionKey};
 use crate::model::{Call, Model, text_of};
 
@@ -43,6 +43,14 @@ impl Serve for ShareAcknowledgeRequest {
             error_message: Some(error.name().to_owned()),
             ..Default::default()
         }
+    }
+
+    fn touches(&self, _: &Model, _: &Call) -> Touches {
+        let topics = self.topics.iter().flat_map(|topic| {
+            let partitions = topic.partitions.iter();
+            partitions.map(|partition| (topic.topic_id, partition.partition_index))
+        });
+        topics.map(|place| (Self::API_KEY, place)).collect()
     }
 }
 

@@ -44,6 +44,7 @@ use sharegroup_wire::message::api_versions::ApiVersionsRequest;
 use sharegroup_wire::primitive::Reader;
 use sharegroup_wire::{DecodeError, ErrorCode};
 
+use crate::model::topics::Place;
 use crate::model::{Call, Model};
 
 /// What a handler says.
@@ -72,6 +73,9 @@ pub(crate) enum Answer {
     Close,
 }
 
+/// The partitions that a request asks about, each with the API whose faults count for it.
+pub(crate) type Touches = Vec<(i16, Place)>;
+
 /// A request that is served.
 pub(crate) trait Serve: Request {
     /// Versions that are served; a part of those that Kafka 4.4 has.
@@ -82,25 +86,34 @@ pub(crate) trait Serve: Request {
 
     /// The answer where nothing was done because of an error.
     fn refuse(&self, call: &Call, error: ErrorCode) -> Self::Response;
+
+    /// What it asks about.
+    fn touches(&self, _model: &Model, _call: &Call) -> Touches {
+        Vec::new()
+    }
 }
 
 /// One API, without its type.
 #[derive(Debug)]
 pub(crate) struct Api {
     pub(crate) key: i16,
+    pub(crate) name: &'static str,
     pub(crate) versions: RangeInclusive<i16>,
     flexible_since: i16,
     serve: fn(&mut Model, &Call, &Bytes) -> Result<Answer, DecodeError>,
     refuse: fn(&Call, &Bytes, ErrorCode) -> Result<Answer, DecodeError>,
+    touches: fn(&Model, &Call, &Bytes) -> Result<Touches, DecodeError>,
 }
 
 const fn api<R: Serve>() -> Api {
     Api {
         key: R::KEY,
+        name: R::NAME,
         versions: R::VERSIONS,
         flexible_since: R::FLEXIBLE_SINCE,
         serve: serve::<R>,
         refuse: refuse::<R>,
+        touches: touches::<R>,
     }
 }
 
@@ -125,6 +138,10 @@ fn refuse<R: Serve>(call: &Call, body: &Bytes, error: ErrorCode) -> Result<Answe
         call.version,
         call.correlation_id,
     )))
+}
+
+fn touches<R: Serve>(model: &Model, call: &Call, body: &Bytes) -> Result<Touches, DecodeError> {
+    Ok(R::from_bytes(body, call.version)?.touches(model, call))
 }
 
 /// All of them, by key.
@@ -211,6 +228,14 @@ impl Incoming {
             return Ok(Answer::Now(frame));
         }
         (self.api.serve)(model, call, &self.body)
+    }
+
+    /// What it asks about; nothing where the body can't be read.
+    pub(crate) fn touches(&self, model: &Model, call: &Call) -> Touches {
+        if !self.api.versions.contains(&call.version) {
+            return Vec::new();
+        }
+        (self.api.touches)(model, call, &self.body).unwrap_or_default()
     }
 
     /// Answers with an error and does nothing.

@@ -24,6 +24,8 @@ pub(super) struct Link {
     is_busy: bool,
     /// Frames that came meanwhile.
     waiting: VecDeque<Bytes>,
+    /// What becomes of the parked request when it is answered.
+    fault: Fault,
     /// Answers that faults hold back.
     held: VecDeque<(Instant, Bytes)>,
     /// How far SASL is.
@@ -64,6 +66,7 @@ impl Model {
             is_open: true,
             is_busy: false,
             waiting: VecDeque::new(),
+            fault: Fault::None,
             held: VecDeque::new(),
             sasl: SaslState::Initial,
         };
@@ -158,7 +161,11 @@ impl Model {
             self.close(now, id);
             return;
         }
-        let fault = self.faults.next(request.header.api_key);
+        let fault = self.strike(&request, &call);
+        if !self.links.contains_key(&id) {
+            // The broker has crashed.
+            return;
+        }
         if fault == Fault::CutBefore {
             self.close(now, id);
             return;
@@ -172,19 +179,33 @@ impl Model {
 
     fn answered(&mut self, call: &Call, answer: Result<Answer, DecodeError>, fault: Fault) {
         let link = call.link;
-        match (answer, fault) {
-            (Err(_) | Ok(Answer::Close), _) | (_, Fault::CutAfter) => self.close(call.now, link),
-            (Ok(Answer::Parked), _) => self.set_busy(link),
-            (Ok(Answer::Nothing), _) => {}
-            (Ok(Answer::Now(_)), Fault::Withhold) => self.set_busy(link),
-            (Ok(Answer::Now(frame)), Fault::Delay(delay)) => {
-                self.set_busy(link);
-                self.timers.set(call.now + delay, Timer::Answer(link));
+        match answer {
+            Err(_) | Ok(Answer::Close) => self.close(call.now, link),
+            Ok(Answer::Nothing) if fault == Fault::CutAfter => self.close(call.now, link),
+            Ok(Answer::Nothing) => {}
+            Ok(Answer::Now(frame)) => self.send(call.now, link, frame, fault),
+            Ok(Answer::Parked) => {
                 if let Some(link) = self.links.get_mut(&link) {
-                    link.held.push_back((call.now + delay, frame));
+                    link.is_busy = true;
+                    link.fault = fault;
                 }
             }
-            (Ok(Answer::Now(frame)), fault) => {
+        }
+    }
+
+    /// Sends an answer, or does with it what the request's fault says.
+    fn send(&mut self, now: Instant, link: LinkId, frame: Bytes, fault: Fault) {
+        match fault {
+            Fault::CutAfter => self.close(now, link),
+            Fault::Withhold => self.set_busy(link),
+            Fault::Delay(delay) => {
+                self.set_busy(link);
+                self.timers.set(now + delay, Timer::Answer(link));
+                if let Some(link) = self.links.get_mut(&link) {
+                    link.held.push_back((now + delay, frame));
+                }
+            }
+            fault => {
                 if fault == Fault::Duplicate {
                     self.outputs.push_back(Output::Send {
                         link,
@@ -209,11 +230,12 @@ impl Model {
             return;
         };
         link.is_busy = false;
+        let fault = std::mem::take(&mut link.fault);
         if !link.is_open {
             self.end_link(now, id);
             return;
         }
-        self.outputs.push_back(Output::Send { link: id, frame });
+        self.send(now, id, frame, fault);
         while let Some(link) = self.links.get_mut(&id)
             && !link.is_busy
             && let Some(frame) = link.waiting.pop_front()
@@ -286,6 +308,8 @@ impl Model {
                 Timer::Transaction(id) => self.expire_transaction(now, &id),
                 Timer::Parked(id) => self.finish_parked(now, id),
                 Timer::Answer(link) => self.send_held(now, link),
+                Timer::Rule(id) => self.strike_at(now, id),
+                Timer::Up(broker) => self.set_up(broker, true),
             }
         }
     }

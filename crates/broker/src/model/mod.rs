@@ -22,6 +22,7 @@
 
 pub mod assignor;
 pub mod config;
+pub mod fault_script;
 pub mod faults;
 pub mod group;
 pub mod history;
@@ -35,8 +36,10 @@ pub mod transactions;
 
 mod coordination;
 mod dead_letter;
+mod incidents;
 pub(crate) mod links;
 mod parked;
+mod random;
 mod share_fetch;
 mod timers;
 
@@ -52,6 +55,7 @@ use self::group::Group;
 use self::history::History;
 use self::links::Link;
 use self::parked::ParkedRequests;
+use self::random::SplitMix64;
 use self::share_session::ShareSessions;
 use self::timers::Timers;
 use self::topics::{Partition, Place, Topic, Topics};
@@ -148,7 +152,7 @@ pub struct Model {
     touched: BTreeSet<Place>,
     timers: Timers,
     start: (Instant, i64),
-    random: u64,
+    random: SplitMix64,
     last_producer_id: i64,
 }
 
@@ -184,7 +188,7 @@ impl Model {
             touched: BTreeSet::new(),
             timers: Timers::default(),
             start: (now, config.unix_ms),
-            random: config.seed,
+            random: SplitMix64(config.seed),
             last_producer_id: -1,
         };
         model.cluster_id = model.random_id();
@@ -234,7 +238,7 @@ impl Model {
     pub fn create_topic(&mut self, name: &str, partitions: i32, replicas: usize) -> TopicId {
         let id = self.random_id();
         let brokers: Vec<BrokerId> = self.brokers().collect();
-        let from = usize::try_from(self.random % 64).unwrap_or(0);
+        let from = usize::try_from(self.random.0 % 64).unwrap_or(0);
         let partition = |index: usize| {
             let order = brokers
                 .iter()
@@ -346,19 +350,10 @@ impl Model {
     }
 
     pub(crate) fn random_id(&mut self) -> TopicId {
-        let (high, low) = (self.random_u64(), self.random_u64());
+        let (high, low) = (self.random.next_u64(), self.random.next_u64());
         let mut bytes = (u128::from(high) << 64 | u128::from(low)).to_be_bytes();
         // A leading 0 bit: printed, an id never begins with a dash.
         bytes[0] &= 0x7f;
         TopicId(bytes)
-    }
-
-    /// SplitMix64.
-    const fn random_u64(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
     }
 }

@@ -4,7 +4,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Instant;
 
+use sharegroup_wire::BrokerId;
+
 use super::LinkId;
+use super::faults::RuleId;
 use super::topics::Place;
 
 /// What may be due. A timer may come up for nothing: whoever handles it looks first.
@@ -20,6 +23,10 @@ pub(super) enum Timer {
     Parked(u64),
     /// An answer that a fault held back goes out.
     Answer(LinkId),
+    /// A scripted rule looks.
+    Rule(RuleId),
+    /// A broker that crashed takes connections again.
+    Up(BrokerId),
 }
 
 #[derive(Debug, Default)]

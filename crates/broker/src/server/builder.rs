@@ -15,6 +15,7 @@ use super::limits::ServerLimits;
 use super::shared::{Shared, now};
 use super::{Broker, listen, tick};
 use crate::model::config::{Change, Values, keys};
+use crate::model::fault_script::{FaultScript, ScriptError};
 use crate::model::topics::check_name;
 use crate::model::{Model, ModelConfig};
 
@@ -43,6 +44,9 @@ pub enum StartError {
         /// Why.
         why: String,
     },
+    /// Faults that this cluster can't have: every line that is wrong.
+    #[error("faults: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Faults(Vec<ScriptError>),
 }
 
 /// Describes a cluster.
@@ -58,6 +62,7 @@ pub struct BrokerBuilder {
     groups: Vec<(String, String, String)>,
     users: BTreeMap<String, String>,
     seed: Option<u64>,
+    faults: FaultScript,
     limits: ServerLimits,
 }
 
@@ -73,6 +78,7 @@ impl Default for BrokerBuilder {
             groups: Vec::new(),
             users: BTreeMap::new(),
             seed: None,
+            faults: FaultScript::default(),
             limits: ServerLimits::default(),
         }
     }
@@ -139,6 +145,12 @@ impl BrokerBuilder {
         self
     }
 
+    /// What is to go wrong from the start on.
+    pub fn faults(mut self, script: FaultScript) -> Self {
+        self.faults = script;
+        self
+    }
+
     /// What clients can make it use.
     pub const fn limits(mut self, limits: ServerLimits) -> Self {
         self.limits = limits;
@@ -174,7 +186,11 @@ impl BrokerBuilder {
             .values()
             .map(|(host, port)| format!("{host}:{port}"));
         let bootstrap = bootstrap.collect::<Vec<_>>().join(",");
-        let shared = Arc::new(Shared::new(self.model(brokers)?, self.limits));
+        let mut model = self.model(brokers)?;
+        self.faults.check(&model).map_err(StartError::Faults)?;
+        model.faults.seed(self.faults.seed);
+        model.script(now(), self.faults.rules.into_iter().map(|(_, rule)| rule));
+        let shared = Arc::new(Shared::new(model, self.limits));
         let mut tasks = JoinSet::new();
         tasks.spawn(tick(Arc::clone(&shared)));
         let mut addresses = Vec::new();

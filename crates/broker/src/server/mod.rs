@@ -22,7 +22,7 @@ pub use limits::ServerLimits;
 use self::memory::MemoryConnector;
 use self::shared::Shared;
 use crate::model::Model;
-use crate::model::faults::Fault;
+use crate::model::faults::{Fault, Rule};
 use crate::model::topics::Place;
 
 /// A running cluster: one or more brokers over one model, in this process. Dropping it ends it.
@@ -85,6 +85,11 @@ impl Broker {
     /// all goes well again.
     pub fn faults(&self, api_key: i16, faults: impl IntoIterator<Item = Fault>) {
         self.model(|model| model.faults.add(api_key, faults));
+    }
+
+    /// Adds rules for what goes wrong; their times count from now.
+    pub fn script(&self, rules: impl IntoIterator<Item = Rule>) {
+        self.shared.with(|model, now| model.script(now, rules));
     }
 
     /// Cuts all connections to a broker.
