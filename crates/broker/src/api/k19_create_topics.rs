@@ -105,14 +105,20 @@ fn plan(model: &Model, topic: &CreatableTopic) -> Result<Plan, Refusal> {
     if !(1..=TOPIC_PARTITIONS_MAX).contains(&count)
         || model.topics.partition_count() + count > PARTITIONS_MAX
     {
-        let text =
-            "Number of partitions was set to an invalid non-positive value, or is too large here.";
-        return Err((ErrorCode::InvalidPartitions, text.to_owned()));
+        let text = if count == 0 {
+            "Number of partitions was set to an invalid non-positive value.".to_owned()
+        } else {
+            format!(
+                "At most {TOPIC_PARTITIONS_MAX} partitions a topic, {PARTITIONS_MAX} in all here."
+            )
+        };
+        return Err((ErrorCode::InvalidPartitions, text));
     }
     if replicas < 1 || usize::try_from(replicas).is_ok_and(|replicas| replicas > brokers) {
         let text = format!(
             "Unable to replicate the partition {replicas} time(s): The target replication factor of {replicas} \
-             cannot be reached because only {brokers} broker(s) are registered."
+             cannot be reached because only {brokers} broker(s) are registered or some brokers have all their log \
+             directories cordoned."
         );
         return Err((ErrorCode::InvalidReplicationFactor, text));
     }

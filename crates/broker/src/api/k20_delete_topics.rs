@@ -8,7 +8,7 @@ use sharegroup_wire::message::delete_topics::{
 use sharegroup_wire::{ErrorCode, TopicId};
 
 use super::{Reply, Serve};
-use crate::model::{Call, Model};
+use crate::model::{Call, Model, text_of};
 
 impl Serve for DeleteTopicsRequest {
     const VERSIONS: RangeInclusive<i16> = 1..=6;
@@ -69,6 +69,6 @@ fn failed(asked: &DeleteTopicState, error: ErrorCode) -> DeletableTopicResult {
         name: asked.name.clone(),
         topic_id: asked.topic_id,
         error_code: error,
-        error_message: Some(error.name().to_owned()),
+        error_message: text_of(error),
     }
 }

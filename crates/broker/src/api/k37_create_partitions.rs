@@ -10,7 +10,7 @@ use sharegroup_wire::message::create_partitions::{
 
 use super::{Reply, Serve};
 use crate::model::limits::{PARTITIONS_MAX, TOPIC_PARTITIONS_MAX};
-use crate::model::{Call, Model};
+use crate::model::{Call, Model, text_of};
 
 impl Serve for CreatePartitionsRequest {
     const VERSIONS: RangeInclusive<i16> = 0..=3;
@@ -51,10 +51,8 @@ fn check(
     asked: &CreatePartitionsTopic,
 ) -> Result<(sharegroup_wire::TopicId, usize), (ErrorCode, String)> {
     let unknown = || {
-        (
-            ErrorCode::UnknownTopicOrPartition,
-            ErrorCode::UnknownTopicOrPartition.name().to_owned(),
-        )
+        let error = ErrorCode::UnknownTopicOrPartition;
+        (error, text_of(error).unwrap_or_default())
     };
     let topic = model.topics.named(&asked.name).ok_or_else(unknown)?;
     let (count, current) = (

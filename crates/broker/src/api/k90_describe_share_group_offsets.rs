@@ -14,7 +14,7 @@ use sharegroup_wire::message::describe_share_group_offsets::{
 use super::{Reply, Serve};
 use crate::model::group::Group;
 use crate::model::topics::{Place, Topic};
-use crate::model::{Call, Model};
+use crate::model::{Call, Model, text_of};
 
 impl Serve for DescribeShareGroupOffsetsRequest {
     const VERSIONS: RangeInclusive<i16> = 0..=1;
@@ -35,7 +35,7 @@ impl Serve for DescribeShareGroupOffsetsRequest {
             groups: self
                 .groups
                 .iter()
-                .map(|asked| failed(asked, error, None))
+                .map(|asked| failed(asked, error))
                 .collect(),
             ..Default::default()
         }
@@ -45,12 +45,11 @@ impl Serve for DescribeShareGroupOffsetsRequest {
 fn failed(
     asked: &DescribeShareGroupOffsetsRequestGroup,
     error_code: ErrorCode,
-    error_message: Option<String>,
 ) -> DescribeShareGroupOffsetsResponseGroup {
     DescribeShareGroupOffsetsResponseGroup {
         group_id: asked.group_id.clone(),
         error_code,
-        error_message,
+        error_message: text_of(error_code),
         ..Default::default()
     }
 }
@@ -61,12 +60,11 @@ fn described(
     asked: &DescribeShareGroupOffsetsRequestGroup,
 ) -> DescribeShareGroupOffsetsResponseGroup {
     if model.coordinator(&asked.group_id) != call.broker {
-        return failed(asked, ErrorCode::NotCoordinator, None);
+        return failed(asked, ErrorCode::NotCoordinator);
     }
-    let Some(group) = model.groups.get(&asked.group_id) else {
-        let text = format!("Group {} not found.", asked.group_id);
-        return failed(asked, ErrorCode::GroupIdNotFound, Some(text));
-    };
+    // Whether the group exists is nobody's question here.
+    let none = Group::default();
+    let group = model.groups.get(&asked.group_id).unwrap_or(&none);
     let topics = match &asked.topics {
         Some(topics) => topics
             .iter()
@@ -104,7 +102,7 @@ fn asked_topic(
         partition_index: *index,
         start_offset: -1,
         error_code: ErrorCode::UnknownTopicOrPartition,
-        error_message: Some(ErrorCode::UnknownTopicOrPartition.name().to_owned()),
+        error_message: text_of(ErrorCode::UnknownTopicOrPartition),
         ..Default::default()
     };
     DescribeShareGroupOffsetsResponseTopic {

@@ -354,7 +354,7 @@ impl Model {
         FetchedPartition {
             partition_index: place.1,
             error_code: error,
-            error_message: Some(error.name().to_owned()),
+            error_message: text_of(error),
             current_leader: self.leader_hint(place, error),
             ..Default::default()
         }
@@ -595,9 +595,15 @@ impl Model {
     }
 }
 
-/// The text that goes with an error, null without one.
+/// The text that goes with an error, null without one: Kafka's words where its clients pass them on.
 pub(crate) fn text_of(error: ErrorCode) -> Option<String> {
-    (!error.is_none()).then(|| error.name().to_owned())
+    let text = match error {
+        ErrorCode::None => return None,
+        ErrorCode::UnknownTopicOrPartition => "This server does not host this topic-partition.",
+        ErrorCode::NonEmptyGroup => "The group is not empty.",
+        error => error.name(),
+    };
+    Some(text.to_owned())
 }
 
 /// The group's lock duration as answers tell it.

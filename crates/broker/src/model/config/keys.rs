@@ -26,8 +26,8 @@ pub enum Allowed {
     Range(i64, i64),
     /// Words.
     OneOf(&'static [&'static str]),
-    /// Numbers between the values of two broker keys, inclusive.
-    Between(&'static str, &'static str),
+    /// Numbers from the first one on, and between the values of two broker keys, inclusive.
+    Between(i64, &'static str, &'static str),
     /// `latest`, `earliest` or `by_duration:` and an ISO 8601 duration.
     OffsetReset,
     /// A topic that isn't Kafka's own.
@@ -75,8 +75,8 @@ impl Key {
         self
     }
 
-    const fn between(mut self, min: &'static str, max: &'static str) -> Self {
-        self.allowed = Allowed::Between(min, max);
+    const fn between(mut self, least: i64, min: &'static str, max: &'static str) -> Self {
+        self.allowed = Allowed::Between(least, min, max);
         self
     }
 
@@ -92,7 +92,7 @@ const INT_MAX: i64 = i32::MAX as i64;
 const LONG_MAX: &str = "9223372036854775807";
 
 /// Keys of topics.
-pub const TOPIC: &[Key] = &[
+pub static TOPIC: &[Key] = &[
     key("cleanup.policy", "delete", List),
     key("compression.gzip.level", "-1", Int).range(-1, 9),
     key("compression.lz4.level", "9", Int).range(1, 17),
@@ -145,7 +145,7 @@ pub const TOPIC: &[Key] = &[
 ];
 
 /// Keys of groups (KIP-932, KIP-1240, KIP-1191), all of them in use.
-pub const GROUP: &[Key] = &[
+pub static GROUP: &[Key] = &[
     key(
         "errors.deadletterqueue.copy.record.enable",
         "false",
@@ -157,6 +157,7 @@ pub const GROUP: &[Key] = &[
         .used(),
     key("share.assignment.interval.ms", "1000", Int)
         .between(
+            0,
             "group.share.min.assignment.interval.ms",
             "group.share.max.assignment.interval.ms",
         )
@@ -166,27 +167,31 @@ pub const GROUP: &[Key] = &[
         .used(),
     key("share.delivery.count.limit", "5", Int)
         .between(
+            2,
             "group.share.min.delivery.count.limit",
             "group.share.max.delivery.count.limit",
         )
         .used(),
     key("share.heartbeat.interval.ms", "5000", Int)
         .between(
+            1,
             "group.share.min.heartbeat.interval.ms",
             "group.share.max.heartbeat.interval.ms",
         )
         .used(),
     key("share.isolation.level", "read_uncommitted", String)
-        .one_of(&["read_uncommitted", "read_committed"])
+        .one_of(&["read_committed", "read_uncommitted"])
         .used(),
     key("share.partition.max.record.locks", "2000", Int)
         .between(
+            100,
             "group.share.min.partition.max.record.locks",
             "group.share.max.partition.max.record.locks",
         )
         .used(),
     key("share.record.lock.duration.ms", "30000", Int)
         .between(
+            1000,
             "group.share.min.record.lock.duration.ms",
             "group.share.max.record.lock.duration.ms",
         )
@@ -194,6 +199,7 @@ pub const GROUP: &[Key] = &[
     key("share.renew.acknowledge.enable", "true", Boolean).used(),
     key("share.session.timeout.ms", "45000", Int)
         .between(
+            1,
             "group.share.min.session.timeout.ms",
             "group.share.max.session.timeout.ms",
         )
@@ -201,7 +207,7 @@ pub const GROUP: &[Key] = &[
 ];
 
 /// Keys of brokers: those that mean something here, and those that clients ask for.
-pub const BROKER: &[Key] = &[
+pub static BROKER: &[Key] = &[
     key("auto.create.topics.enable", "true", Boolean).used(),
     key("default.replication.factor", "1", Int)
         .range(1, INT_MAX)
@@ -302,7 +308,7 @@ mod tests {
             assert!(table.is_sorted_by_key(|key| key.name));
         }
         for key in GROUP {
-            if let Allowed::Between(min, max) = key.allowed {
+            if let Allowed::Between(_, min, max) = key.allowed {
                 let known = |name| BROKER.iter().any(|key| key.name == name);
                 assert!(known(min) && known(max), "{}", key.name);
             }

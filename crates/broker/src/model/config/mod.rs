@@ -103,7 +103,7 @@ impl Configs {
                 .map_or(key.default, |key| self.broker_text(key.name))
                 .to_owned();
         };
-        if let (Allowed::Between(min, max), Ok(number)) = (key.allowed, own.parse::<i64>()) {
+        if let (Allowed::Between(_, min, max), Ok(number)) = (key.allowed, own.parse::<i64>()) {
             let (min, max) = (self.broker_number(min), self.broker_number(max));
             return number.max(min).min(max.max(min)).to_string();
         }
@@ -147,7 +147,7 @@ impl Configs {
     ) -> Result<Values, String> {
         let mut values = values.clone();
         for (name, change) in changes {
-            let key = find(table, name).ok_or_else(|| format!("Unknown config name: {name}"))?;
+            let key = find(table, name).ok_or_else(|| unknown(table, name))?;
             let current = values.get(*name).map_or(key.default, String::as_str);
             let next = match change {
                 Change::Delete => None,
@@ -215,29 +215,40 @@ impl Configs {
             ValueType::String | ValueType::List => true,
         };
         if !is_well_typed {
-            return invalid(format!("Not a value of type {:?}", key.value_type));
+            return invalid(match key.value_type {
+                ValueType::Boolean => "Expected value to be either true or false".to_owned(),
+                other => format!(
+                    "Not a number of type {}",
+                    format!("{other:?}").to_uppercase()
+                ),
+            });
         }
         let number = number.unwrap_or(0);
         match key.allowed {
-            Allowed::Range(min, max) if is_number && !(min..=max).contains(&number) => {
-                invalid(format!("Value must be between {min} and {max}"))
+            Allowed::Range(min, _) | Allowed::Between(min, ..) if is_number && number < min => {
+                invalid(format!("Value must be at least {min}"))
             }
-            Allowed::Between(min, max) => {
+            Allowed::Range(_, max) if is_number && number > max => {
+                invalid(format!("Value must be no more than {max}"))
+            }
+            Allowed::Between(_, min, max) => {
                 let (min, max) = (self.broker_number(min), self.broker_number(max));
                 if (min..=max).contains(&number) {
-                    Ok(())
-                } else {
-                    invalid(format!("Value must be between {min} and {max}"))
+                    return Ok(());
                 }
+                Err(format!(
+                    "{name} must be in the range {min} to {max} inclusive."
+                ))
             }
             Allowed::OneOf(words) if !words.contains(&value) => {
                 invalid(format!("String must be one of: {}", words.join(", ")))
             }
-            Allowed::OffsetReset if offset_reset(value).is_none() => {
-                invalid("must be latest, earliest or by_duration:PnDTnHnMn.nS".to_owned())
-            }
+            Allowed::OffsetReset if offset_reset(value).is_none() => invalid(format!(
+                "Invalid value `{value}` for configuration {name}. The value must be either 'earliest', \
+                 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
+            )),
             Allowed::DeadLetterTopic if value.starts_with("__") => {
-                invalid("must not be an internal topic".to_owned())
+                Err(format!("{name}: DLQ topic name must not start with '__'"))
             }
             _ => Ok(()),
         }
@@ -264,6 +275,16 @@ pub fn log_rules(values: &Values) -> LogRules {
 pub fn topic_text<'a>(values: &'a Values, name: &str) -> &'a str {
     let default = || find(keys::TOPIC, name).map_or("", |key| key.default);
     values.get(name).map_or_else(default, String::as_str)
+}
+
+/// Kafka's words for a key that a table doesn't have.
+fn unknown(table: &[Key], name: &str) -> String {
+    let kinds = [(keys::TOPIC, "topic "), (keys::GROUP, "group ")];
+    let kind = kinds.iter().find(|(known, _)| std::ptr::eq(*known, table));
+    format!(
+        "Unknown {}config name: {name}",
+        kind.map_or("", |(_, kind)| kind)
+    )
 }
 
 /// A key of a table.
