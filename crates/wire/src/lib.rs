@@ -21,6 +21,7 @@
 
 pub mod acknowledgement;
 pub mod compress;
+pub mod duration;
 pub mod error;
 pub mod error_code;
 pub mod frame;

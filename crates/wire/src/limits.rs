@@ -23,6 +23,8 @@
 //! | [`IN_FLIGHT_REQUESTS_MAX`] | 16 | `ConnectionOptions::in_flight_max` |
 //! | [`REQUEST_TIMEOUT`] | 30 s | `ConnectionOptions::request_timeout`, `request.timeout.ms` |
 //! | [`SETUP_TIMEOUT`] | 10 s | `ConnectionOptions::setup_timeout`, `socket.connection.setup.timeout.ms` |
+//! | [`PORT_QUESTION_TIMEOUT`] | 2 s | – |
+//! | [`PORT_ANSWER_BYTES_MAX`] | 64 KiB | – |
 //! | time without a request | no limit | `ConnectionOptions::idle_max`, `connections.max.idle.ms` |
 //! | [`DNS_ANSWERS_MAX`] | 64 | – |
 //! | [`CONNECT_HEAD_START`] | 250 ms | `TcpConnector::head_start` |
@@ -79,6 +81,12 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time to open a stream, to secure it, to negotiate versions and to authenticate.
 pub const SETUP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time to ask a peer whether its port wants TLS or SASL, after a connection that ended as if it did.
+pub const PORT_QUESTION_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Largest answer to that, in bytes: 64 KiB. A broker's list of APIs takes 1 KiB.
+pub const PORT_ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 /// Most addresses of one host name that are tried.
 pub const DNS_ANSWERS_MAX: usize = 64;
@@ -151,6 +159,7 @@ mod tests {
             ("net/connection.rs", include_str!("net/connection.rs")),
             ("net/connector.rs", include_str!("net/connector.rs")),
             ("net/http.rs", include_str!("net/http.rs")),
+            ("net/probe.rs", include_str!("net/probe.rs")),
             ("net/task.rs", include_str!("net/task.rs")),
             ("net/sasl/exchange.rs", include_str!("net/sasl/exchange.rs")),
             ("net/sasl/mod.rs", include_str!("net/sasl/mod.rs")),

@@ -2,107 +2,31 @@
 #![cfg(feature = "net")]
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::io;
-use std::sync::Mutex;
+mod scripted;
+
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BytesMut};
+use scripted::{Peer, Pipe, pipe, versions};
 use sharegroup_wire::ErrorCode;
 use sharegroup_wire::error::DecodeError;
-use sharegroup_wire::frame::{RequestHeader, encode_response};
+use sharegroup_wire::frame::encode_response;
 use sharegroup_wire::id::{BrokerId, CorrelationId};
-use sharegroup_wire::message::api_versions::{
-    ApiVersion, ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey,
-};
+use sharegroup_wire::message::Message;
+use sharegroup_wire::message::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
 use sharegroup_wire::message::metadata::{MetadataRequest, MetadataResponse};
 use sharegroup_wire::message::share_fetch::ShareFetchRequest;
 use sharegroup_wire::message::share_group_heartbeat::{
     ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse,
 };
-use sharegroup_wire::message::{Message, Request};
 use sharegroup_wire::net::{
-    Address, ApiVersionRange, CallError, CloseReason, ConnectError, ConnectFuture, ConnectPhase,
-    Connection, ConnectionOptions, Connector,
+    Address, ApiVersionRange, CallError, CloseReason, ConnectError, ConnectPhase, Connection,
+    ConnectionOptions,
 };
-use sharegroup_wire::primitive::Reader;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::{Instant, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);
-
-/// Hands out one end of a pipe, once.
-#[derive(Debug)]
-struct Pipe(Mutex<Option<DuplexStream>>);
-
-impl Connector for Pipe {
-    fn connect<'a>(&'a self, _: &'a Address) -> ConnectFuture<'a> {
-        let stream = self.0.lock().unwrap().take();
-        Box::pin(async { Ok(Box::new(stream.ok_or(io::ErrorKind::ConnectionRefused)?) as _) })
-    }
-}
-
-struct Peer(DuplexStream);
-
-struct Asked {
-    header: RequestHeader,
-    body: Bytes,
-}
-
-impl Peer {
-    async fn asked(&mut self) -> Asked {
-        let size = self.0.read_u32().await.unwrap();
-        let mut frame = vec![0; size as usize];
-        self.0.read_exact(&mut frame).await.unwrap();
-        let frame = Bytes::from(frame);
-        let mut reader = Reader::new(&frame);
-        let header = RequestHeader::decode(&mut reader, |key, version| match key {
-            ApiVersionsRequest::API_KEY => ApiVersionsRequest::is_flexible(version),
-            MetadataRequest::API_KEY => MetadataRequest::is_flexible(version),
-            _ => true,
-        })
-        .unwrap();
-        let body = frame.slice(reader.position()..);
-        Asked { header, body }
-    }
-
-    async fn answer<R: Request>(&mut self, asked: &Asked, response: &R::Response) {
-        let frame = encode_response::<R>(
-            response,
-            asked.header.api_version,
-            asked.header.correlation_id,
-        );
-        self.0.write_all(&frame).await.unwrap();
-    }
-
-    /// Answers ApiVersions with Metadata 0–12, ShareGroupHeartbeat 1 and `share.version` 2.
-    async fn negotiate(&mut self) {
-        let asked = self.asked().await;
-        assert_eq!(asked.header.api_key, ApiVersionsRequest::API_KEY);
-        self.answer::<ApiVersionsRequest>(&asked, &versions()).await;
-    }
-}
-
-fn versions() -> ApiVersionsResponse {
-    let api = |api_key, min_version, max_version| ApiVersion {
-        api_key,
-        min_version,
-        max_version,
-    };
-    ApiVersionsResponse {
-        api_keys: vec![api(3, 0, 12), api(18, 0, 5), api(76, 1, 1), api(78, 3, 4)],
-        finalized_features: vec![FinalizedFeatureKey {
-            name: "share.version".into(),
-            max_version_level: 2,
-            min_version_level: 1,
-        }],
-        ..Default::default()
-    }
-}
-
-fn pipe() -> (Pipe, Peer) {
-    let (ours, theirs) = tokio::io::duplex(64 * 1024);
-    (Pipe(Mutex::new(Some(ours))), Peer(theirs))
-}
 
 fn address() -> Address {
     Address::new("broker", 9092)
@@ -112,7 +36,7 @@ async fn open(connector: &Pipe) -> Result<Connection, ConnectError> {
     Connection::open(connector, &address(), &ConnectionOptions::default()).await
 }
 
-async fn connected_with(options: ConnectionOptions) -> (Connection, Peer) {
+async fn connected_with(options: ConnectionOptions) -> (Connection, Peer<DuplexStream>) {
     let (connector, mut peer) = pipe();
     let (connection, ()) = tokio::join!(
         async {
@@ -125,7 +49,7 @@ async fn connected_with(options: ConnectionOptions) -> (Connection, Peer) {
     (connection, peer)
 }
 
-async fn connected() -> (Connection, Peer) {
+async fn connected() -> (Connection, Peer<DuplexStream>) {
     connected_with(ConnectionOptions::default()).await
 }
 
@@ -299,7 +223,7 @@ async fn setup_has_a_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_connection_names_the_address() {
-    let error = open(&Pipe(Mutex::new(None))).await.unwrap_err();
+    let error = open(&Pipe::default()).await.unwrap_err();
     assert!(error.is_retriable());
     assert!(error.to_string().contains("broker:9092"), "{error}");
 }
@@ -548,53 +472,6 @@ async fn a_connection_that_ends_between_frames_is_closed_by_the_broker() {
     drop(peer);
     assert_eq!(connection.closed().await, CloseReason::ByPeer);
     assert!(connection.is_closed());
-}
-
-#[tokio::test(start_paused = true)]
-async fn b_104_a_tls_alert_gives_an_error_that_suggests_tls() {
-    for version in 0..=4 {
-        let (connector, mut peer) = pipe();
-        let started = Instant::now();
-        let (outcome, ()) = tokio::join!(open(&connector), async {
-            peer.asked().await;
-            peer.0
-                .write_all(&[0x15, 0x03, version, 0x00, 0x02, 0x02, 0x28])
-                .await
-                .unwrap();
-        });
-        let error = outcome.unwrap_err();
-        assert_eq!(
-            error,
-            ConnectError::Closed {
-                address: address(),
-                reason: CloseReason::TlsAlert
-            }
-        );
-        assert!(
-            error.to_string().contains("TLS") && !error.is_retriable(),
-            "{error}"
-        );
-        assert!(started.elapsed() < 2 * SECOND);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_http_server_is_recognized() {
-    let (connector, mut peer) = pipe();
-    let (outcome, ()) = tokio::join!(open(&connector), async {
-        peer.asked().await;
-        peer.0
-            .write_all(b"HTTP/1.1 400 Bad Request\r\n")
-            .await
-            .unwrap();
-    });
-    assert_eq!(
-        outcome.unwrap_err(),
-        ConnectError::Closed {
-            address: address(),
-            reason: CloseReason::Http
-        }
-    );
 }
 
 #[tokio::test(start_paused = true)]

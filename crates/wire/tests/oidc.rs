@@ -277,7 +277,7 @@ async fn a_slow_provider_has_its_time() {
     );
     let error = refused(&source).await;
     assert!(
-        error.to_string().contains("no answer within 100ms"),
+        error.to_string().contains("no answer within 100 ms"),
         "{error}"
     );
     assert!(error.is_retriable());
@@ -294,7 +294,7 @@ async fn a_slow_provider_has_its_time() {
     );
     let error = refused(&source).await;
     assert!(
-        error.to_string().contains("no connection within 100ms"),
+        error.to_string().contains("no connection within 100 ms"),
         "{error}"
     );
 }

@@ -18,7 +18,7 @@ use sharegroup_wire::message::metadata::MetadataRequest;
 use sharegroup_wire::net::sasl::{SaslError, TokenSource, UnsecuredToken};
 use sharegroup_wire::net::tls::TlsError;
 use sharegroup_wire::net::{
-    Address, ConnectError, Connection, ConnectionOptions, SecurityConfig, TcpConnector,
+    Address, CloseReason, ConnectError, Connection, ConnectionOptions, SecurityConfig, TcpConnector,
 };
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -99,6 +99,7 @@ async fn every_way_to_secure_a_connection_works_with_a_real_broker() {
         works(&format!("SASL_SSL {mechanism}"), broker.sasl_ssl, &keys).await;
     }
     wrong_certificates(&broker).await;
+    wrong_protocols(&broker).await;
     wrong_credentials(&broker).await;
     token_of_a_provider(&broker).await;
     sessions(&broker).await;
@@ -141,12 +142,62 @@ async fn wrong_certificates(broker: &Broker) {
         matches!(error, TlsError::ClientCertificateRefused { sent: true, .. }),
         "{error}"
     );
+}
 
-    // B-104, both ways.
-    let error = tls_refused(broker.plaintext, &[ssl(), broker.trust()]).await;
-    assert_eq!(error, TlsError::ClosedInHandshake);
-    let error = refused(broker.ssl, &[]).await;
-    assert!(error.to_string().contains("TLS"), "{error}");
+/// B-104 and its siblings: each protocol of a client on the port of each other one. Every error comes
+/// at once, names the key, and is for good.
+async fn wrong_protocols(broker: &Broker) {
+    let started = Instant::now();
+    let sasl_keys = |protocol| sasl(protocol, "PLAIN", "alice-secret");
+    let (no_keys, tls_keys) = (Vec::new(), vec![ssl(), broker.trust()]);
+    let mut sasl_tls_keys = sasl_keys("SASL_SSL");
+    sasl_tls_keys.push(broker.trust());
+
+    for keys in [&tls_keys, &sasl_tls_keys] {
+        for port in [broker.plaintext, broker.sasl_plaintext] {
+            let error = tls_refused(port, keys).await;
+            assert_eq!(error, TlsError::PlaintextPort);
+        }
+    }
+    for keys in [&no_keys, &sasl_keys("SASL_PLAINTEXT")] {
+        for port in [broker.ssl, broker.mtls, broker.sasl_ssl] {
+            let error = refused(port, keys).await;
+            let reason = CloseReason::TlsAlert;
+            assert!(matches!(&error, ConnectError::Closed { reason: r, .. } if *r == reason));
+        }
+    }
+    for (port, keys) in [
+        (broker.plaintext, sasl_keys("SASL_PLAINTEXT")),
+        (broker.ssl, sasl_tls_keys),
+    ] {
+        assert_eq!(sasl_refused(port, &keys).await, SaslError::NotSasl);
+    }
+    for (port, keys) in [
+        (broker.sasl_plaintext, no_keys),
+        (broker.sasl_ssl, tls_keys),
+    ] {
+        let source = SaslError::Required {
+            enabled: MECHANISMS.map(str::to_owned).to_vec(),
+        };
+        assert_eq!(sasl_required(port, &keys).await, source);
+    }
+    assert!(started.elapsed() < Duration::from_secs(10));
+}
+
+/// Opens a connection without SASL, whose first request the broker does not answer.
+async fn sasl_required(port: u16, keys: &[(&str, String)]) -> SaslError {
+    let connection = open(port, keys).await.unwrap();
+    let error = connection.call(&MetadataRequest::default()).await;
+    let error = error.unwrap_err();
+    assert!(error.to_string().contains("security.protocol"), "{error}");
+    let connector = config(keys).connector(Arc::new(TcpConnector::default()));
+    let cause = error
+        .explain(&*connector, &ConnectionOptions::default())
+        .await;
+    match cause.unwrap() {
+        ConnectError::Authentication { source, .. } => *source,
+        other => panic!("{other:?}"),
+    }
 }
 
 async fn wrong_credentials(broker: &Broker) {
@@ -170,10 +221,6 @@ async fn wrong_credentials(broker: &Broker) {
     keys[2].1 = "OAuthBearerLoginModule required token=\"eyJhbGciOiJub25lIn0.eyJpYXQiOjEsImV4cCI6Miwic3ViIjoiYWxpY2UifQ.\";".to_owned();
     let error = sasl_refused(broker.sasl_plaintext, &keys).await;
     assert!(matches!(error, SaslError::Refused { .. }), "{error}");
-    // SASL where there is none.
-    let keys = sasl("SASL_PLAINTEXT", "PLAIN", "alice-secret");
-    let error = sasl_refused(broker.plaintext, &keys).await;
-    assert_eq!(error, SaslError::NotSasl);
 }
 
 /// OAUTHBEARER with tokens of an OIDC provider, over TLS to both.

@@ -2,16 +2,17 @@
 #![cfg(feature = "tls")]
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
+mod scripted;
 mod security;
 
-use std::io;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use ring::{digest, hmac, pbkdf2};
-use security::{Asked, Folder, Peer, metadata};
+use scripted::{Asked, Peer, metadata, pipe};
+use security::Folder;
 use sharegroup_wire::ErrorCode;
 use sharegroup_wire::message::Request;
 use sharegroup_wire::message::metadata::MetadataRequest;
@@ -23,24 +24,12 @@ use sharegroup_wire::net::sasl::{
     Credentials, SaslError, ScramAlgorithm, StaticToken, TokenFile, UnsecuredToken,
 };
 use sharegroup_wire::net::{
-    Address, CloseReason, ConnectError, ConnectFuture, ConnectPhase, Connection, ConnectionOptions,
-    Connector,
+    Address, CloseReason, ConnectError, ConnectPhase, Connection, ConnectionOptions,
 };
 use tokio::io::DuplexStream;
 use tokio::time::{Instant, sleep, timeout};
 
 const PASSWORD: &str = "alice-secret";
-
-/// Hands out one end of a pipe, once.
-#[derive(Debug)]
-struct Pipe(Mutex<Option<DuplexStream>>);
-
-impl Connector for Pipe {
-    fn connect<'a>(&'a self, _: &'a Address) -> ConnectFuture<'a> {
-        let stream = self.0.lock().unwrap().take();
-        Box::pin(async { Ok(Box::new(stream.ok_or(io::ErrorKind::ConnectionRefused)?) as _) })
-    }
-}
 
 type Broker = Peer<DuplexStream>;
 
@@ -48,13 +37,12 @@ async fn open<F: Future<Output = ()> + Send + 'static>(
     credentials: Credentials,
     broker: impl FnOnce(Broker) -> F,
 ) -> Result<Connection, ConnectError> {
-    let (ours, theirs) = tokio::io::duplex(64 * 1024);
-    tokio::spawn(broker(Peer(theirs)));
+    let (pipe, peer) = pipe();
+    tokio::spawn(broker(peer));
     let options = ConnectionOptions {
         sasl: Some(credentials),
         ..Default::default()
     };
-    let pipe = Pipe(Mutex::new(Some(ours)));
     let opened = Connection::open(&pipe, &Address::new("broker", 9092), &options).await;
     let shown = format!("{options:?} {opened:?}");
     assert!(!shown.contains(PASSWORD), "{shown}");
@@ -113,7 +101,7 @@ trait Sasl {
 
 impl Sasl for Broker {
     async fn handshake(&mut self, mechanism: &str) {
-        let asked = self.asked().await.unwrap();
+        let asked = self.asked().await;
         assert_eq!(asked.header.api_version, 1);
         assert_eq!(asked.decode::<SaslHandshakeRequest>().mechanism, mechanism);
         let answer = SaslHandshakeResponse {
@@ -124,7 +112,7 @@ impl Sasl for Broker {
     }
 
     async fn message(&mut self) -> (Asked, String) {
-        let asked = self.asked().await.unwrap();
+        let asked = self.asked().await;
         let bytes = asked.decode::<SaslAuthenticateRequest>().auth_bytes.0;
         (asked, String::from_utf8(bytes.to_vec()).unwrap())
     }
@@ -175,7 +163,7 @@ impl ScramServer {
         let server_first = format!("r={nonce},s=c2FsdA==,i={}", self.iterations);
         broker.reply(&asked, &says(server_first.clone())).await;
 
-        let Some(asked) = broker.asked().await else {
+        let Some(asked) = broker.next().await else {
             return;
         };
         let message = asked.decode::<SaslAuthenticateRequest>().auth_bytes.0;
@@ -277,7 +265,7 @@ async fn b_105_foreign_nonce_is_refused() {
             let foreign = "r=somebody-elses-nonce,s=c2FsdA==,i=4096";
             broker.reply(&asked, &says(foreign)).await;
             assert!(
-                broker.asked().await.is_none(),
+                broker.next().await.is_none(),
                 "nothing is proved to a stranger"
             );
         },
@@ -405,7 +393,7 @@ async fn broker_that_echoes_the_password_does_not_get_it_into_the_error() {
 
 async fn answer_handshake(mut broker: Broker, error_code: ErrorCode, mechanisms: &[&str]) {
     broker.negotiate().await;
-    let asked = broker.asked().await.unwrap();
+    let asked = broker.asked().await;
     let answer = SaslHandshakeResponse {
         error_code,
         mechanisms: mechanisms.iter().map(|name| (*name).to_owned()).collect(),
@@ -518,7 +506,7 @@ async fn missing_token_file_is_named_before_anything_is_sent() {
     };
     let error = refused(credentials, async |mut broker| {
         broker.negotiate().await;
-        assert!(broker.asked().await.is_none());
+        assert!(broker.next().await.is_none());
     })
     .await;
     assert!(error.to_string().contains("/no/such/token"), "{error}");
@@ -532,7 +520,7 @@ async fn serve_sessions(
     asked_after: Arc<Mutex<Vec<Duration>>>,
 ) {
     let mut authenticated = Instant::now();
-    while let Some(asked) = broker.asked().await {
+    while let Some(asked) = broker.next().await {
         if asked.header.api_key == SaslHandshakeRequest::KEY {
             asked_after.lock().unwrap().push(authenticated.elapsed());
             let answer = SaslHandshakeResponse::default();
@@ -608,7 +596,7 @@ async fn refused_renewal_ends_the_connection_with_the_reason() {
         broker.handshake("PLAIN").await;
         let (asked, _) = broker.message().await;
         broker.reply(&asked, &says_no("no longer")).await;
-        assert!(broker.asked().await.is_none());
+        assert!(broker.next().await.is_none());
     })
     .await
     .unwrap();
@@ -631,7 +619,7 @@ async fn last_handle_ends_the_connection_although_a_session_is_to_be_renewed() {
     let connection = open(plain(), async |mut broker| {
         broker.negotiate().await;
         accept_plain(&mut broker, 3_600_000).await;
-        assert!(broker.asked().await.is_none());
+        assert!(broker.next().await.is_none());
         ended.send(Instant::now()).unwrap();
     })
     .await

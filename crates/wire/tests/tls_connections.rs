@@ -2,6 +2,7 @@
 #![cfg(feature = "tls")]
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
+mod scripted;
 mod security;
 
 use std::sync::Arc;
@@ -12,11 +13,12 @@ use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
-use security::{Authority, Folder, Log, Pair, Peer, fixture, fixture_text, metadata};
+use scripted::{Peer, metadata};
+use security::{Authority, Folder, Log, Pair, fixture, fixture_text};
 use sharegroup_wire::message::metadata::MetadataRequest;
 use sharegroup_wire::net::tls::{StoreError, TlsConnector, TlsError, TlsOptions};
 use sharegroup_wire::net::{
-    Address, CloseReason, ConnectError, Connection, ConnectionOptions, TcpConnector,
+    Address, CloseReason, ConnectError, ConnectPhase, Connection, ConnectionOptions, TcpConnector,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -404,10 +406,12 @@ async fn b_109_missing_client_certificate_is_refused_by_name_after_the_handshake
 
 #[tokio::test]
 async fn b_104_plaintext_port_is_named_as_one() {
-    // Kafka's plaintext listener takes the handshake for a frame that is too large, and hangs up.
+    // Kafka's plaintext listener takes the handshake for a frame that is too large, and hangs up. Then
+    // it is asked in plaintext; a load balancer with nobody behind it hangs up again.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let answers: [&[u8]; 2] = [b"", b"\0\0\0\x0a\0\0\0\0\0\x23\0\0\0\0"];
+    let frame: &[u8] = b"\0\0\0\x0a\0\0\0\0\0\x23\0\0\0\0";
+    let answers = [b"", frame, b"", b"", frame];
     tokio::spawn(async move {
         for answer in answers {
             let (mut stream, _) = listener.accept().await.unwrap();
@@ -418,7 +422,11 @@ async fn b_104_plaintext_port_is_named_as_one() {
     });
     let authority = Authority::new("ca");
     let trust = || options(&[("ssl.truststore.certificates", &authority.pem)]);
-    for expected in [TlsError::ClosedInHandshake, TlsError::NotTls] {
+    for expected in [
+        TlsError::PlaintextPort,
+        TlsError::ClosedInHandshake,
+        TlsError::NotTls,
+    ] {
         let error = tls_error("localhost", port, trust()).await;
         assert_eq!(error, expected);
         let text = error.to_string();
@@ -427,6 +435,35 @@ async fn b_104_plaintext_port_is_named_as_one() {
             "{text}"
         );
     }
+}
+
+#[tokio::test]
+async fn b_104_peer_that_keeps_silent_in_the_handshake_is_named_at_the_setup_timeout() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = Address::new("localhost", listener.local_addr().unwrap().port());
+    let after = Duration::from_millis(50);
+    let limits = ConnectionOptions {
+        setup_timeout: after,
+        ..Default::default()
+    };
+    let connector = connector(options(&[]));
+    let error = Connection::open(&connector, &address, &limits).await;
+    let error = error.unwrap_err();
+    let phase = ConnectPhase::TlsHandshake;
+    assert_eq!(
+        error,
+        ConnectError::Timeout {
+            address,
+            phase,
+            after
+        }
+    );
+    let text = error.to_string();
+    assert!(
+        text.contains("within 50 ms") && text.contains("security.protocol"),
+        "{text}"
+    );
+    drop(listener);
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! One connection to one broker.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -68,6 +69,15 @@ impl Default for ConnectionOptions {
     }
 }
 
+impl ConnectionOptions {
+    const fn has_sasl(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return self.sasl.is_some();
+        #[cfg(not(feature = "tls"))]
+        false
+    }
+}
+
 /// A negotiated connection to one broker. A clone is another handle to the same connection, which
 /// ends when the last handle is dropped.
 ///
@@ -103,7 +113,9 @@ impl Connection {
         #[cfg(feature = "tls")]
         prepare(address, options).await?;
         let started = Instant::now();
-        let stream = match timeout(options.setup_timeout, connector.connect(address)).await {
+        let is_tls = AtomicBool::new(false);
+        let connecting = connector.connect_to_broker(address, &is_tls);
+        let stream = match timeout(options.setup_timeout, connecting).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
                 return Err(ConnectError::of_stream(address, &error));
@@ -111,14 +123,18 @@ impl Connection {
             Err(_) => {
                 return Err(ConnectError::Timeout {
                     address: address.clone(),
-                    phase: ConnectPhase::Connect,
+                    phase: if is_tls.into_inner() {
+                        ConnectPhase::TlsHandshake
+                    } else {
+                        ConnectPhase::Connect
+                    },
                     after: options.setup_timeout,
                 });
             }
         };
         let in_flight_max = options.in_flight_max.max(1);
         let (frames, queue) = mpsc::channel(in_flight_max + SASL_PLACES);
-        let shared = Arc::new(Shared::new());
+        let shared = Arc::new(Shared::new(is_tls.into_inner()));
         let link = Link {
             address: address.clone(),
             client_id: options.client_id.clone(),
@@ -137,6 +153,7 @@ impl Connection {
             phase: ConnectPhase::ApiVersions,
             after: options.setup_timeout,
         })??;
+        link.shared.negotiated(options.has_sasl());
         let connection = Self {
             inner: Arc::new(Inner { link, versions }),
         };

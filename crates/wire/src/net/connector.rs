@@ -5,6 +5,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -30,6 +31,17 @@ pub type ConnectFuture<'a> = Pin<Box<dyn Future<Output = io::Result<BoxStream>> 
 pub trait Connector: Debug + Send + Sync {
     /// Opens a stream to `address`. The caller sets the deadline by dropping the future.
     fn connect<'a>(&'a self, address: &'a Address) -> ConnectFuture<'a>;
+
+    /// As [`connect`](Self::connect) for a connection to a broker; sets `is_securing` when the stream
+    /// is open and the TLS handshake begins, so that a deadline can be told with what was going on.
+    /// A connector without TLS needs only [`connect`](Self::connect).
+    fn connect_to_broker<'a>(
+        &'a self,
+        address: &'a Address,
+        _is_securing: &'a AtomicBool,
+    ) -> ConnectFuture<'a> {
+        self.connect(address)
+    }
 }
 
 /// Plain TCP, with Nagle's algorithm off: a share session waits for each answer, so a delayed small

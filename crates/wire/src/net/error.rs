@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::duration::show;
 use crate::error::DecodeError;
 use crate::error_code::ErrorCode;
 use crate::net::address::Address;
@@ -21,6 +22,8 @@ pub enum ConnectPhase {
     Token,
     /// Resolving the host name and opening the stream.
     Connect,
+    /// The stream is open; the TLS handshake.
+    TlsHandshake,
     /// Waiting for the answer to ApiVersions.
     ApiVersions,
     /// Authenticating with SASL.
@@ -33,7 +36,8 @@ impl fmt::Display for ConnectPhase {
             Self::Token => "waiting for a token",
             Self::Connect => "connecting",
             Self::Authentication => "authenticating",
-            Self::ApiVersions => "waiting for the answer to ApiVersions",
+            Self::TlsHandshake => "waiting for its part of the TLS handshake; its port may be one without TLS (security.protocol)",
+            Self::ApiVersions => "waiting for the answer to ApiVersions; its port may not be what security.protocol says",
         })
     }
 }
@@ -53,7 +57,7 @@ pub enum ConnectError {
         text: String,
     },
     /// Nothing within the setup time.
-    #[error("{address} did not answer within {after:?} while {phase}")]
+    #[error("{address} did not answer within {} while {phase}", show(*.after))]
     Timeout {
         /// Where to.
         address: Address,
@@ -193,7 +197,8 @@ pub enum CallError {
     /// As many requests as allowed wait on the connection already, and none was answered in time.
     /// Nothing was sent.
     #[error(
-        "{api} to {address} found no free place among {in_flight_max} waiting requests within {after:?}"
+        "{api} to {address} found no free place among {in_flight_max} waiting requests within {}",
+        show(*.after)
     )]
     Busy {
         /// The broker.
@@ -229,7 +234,7 @@ pub enum CallError {
     },
     /// No answer before the deadline; the connection was closed. Whether the broker did the work is
     /// unknown.
-    #[error("{api} to {address} got no answer within {after:?}")]
+    #[error("{api} to {address} got no answer within {}", show(*.after))]
     Timeout {
         /// The broker.
         address: Address,
@@ -300,7 +305,7 @@ pub enum CloseReason {
     ByUs,
     /// Closed on this side, since nothing was asked for so long
     /// ([`ConnectionOptions::idle_max`](crate::net::ConnectionOptions::idle_max)).
-    #[error("closed on this side after {after:?} without a request")]
+    #[error("closed on this side after {} without a request", show(*.after))]
     Idle {
         /// The time allowed.
         after: Duration,
@@ -308,6 +313,17 @@ pub enum CloseReason {
     /// The broker closed it between two frames.
     #[error("closed by the broker")]
     ByPeer,
+    /// The peer closed a connection in plaintext instead of answering ApiVersions.
+    #[error(
+        "closed by the peer at the first bytes: its port may expect TLS; then turn TLS on (security.protocol)"
+    )]
+    ByPeerAtApiVersions,
+    /// The broker closed a connection without SASL instead of answering the first request.
+    /// [`CallError::explain`] finds out whether SASL is the cause.
+    #[error(
+        "closed by the broker at the first request: its port may ask for SASL; then turn SASL on (security.protocol)"
+    )]
+    ByPeerAtFirstRequest,
     /// The broker closed it inside a frame.
     #[error("closed by the broker inside a frame, {missing} bytes before its end")]
     ByPeerInsideFrame {
@@ -354,7 +370,7 @@ pub enum CloseReason {
         received: i32,
     },
     /// A request got no answer before its deadline.
-    #[error("{api} got no answer within {after:?}")]
+    #[error("{api} got no answer within {}", show(*.after))]
     Timeout {
         /// The API's name.
         api: &'static str,
@@ -381,6 +397,8 @@ impl CloseReason {
             Self::ByUs
             | Self::Idle { .. }
             | Self::ByPeer
+            | Self::ByPeerAtApiVersions
+            | Self::ByPeerAtFirstRequest
             | Self::ByPeerInsideFrame { .. }
             | Self::Io { .. }
             | Self::Timeout { .. } => true,
@@ -392,6 +410,28 @@ impl CloseReason {
             | Self::Decode { .. } => false,
         }
     }
+}
+
+impl CloseReason {
+    /// Whether the peer is simply gone.
+    pub(super) fn is_end(&self) -> bool {
+        match self {
+            Self::ByPeer => true,
+            Self::Io { kind, .. } => is_end(*kind),
+            _ => false,
+        }
+    }
+}
+
+/// The peer is gone.
+pub(super) const fn is_end(kind: io::ErrorKind) -> bool {
+    matches!(
+        kind,
+        io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+    )
 }
 
 impl From<io::Error> for CloseReason {

@@ -15,6 +15,7 @@ mod error;
 #[cfg(feature = "tls")]
 mod http;
 mod negotiation;
+mod probe;
 pub mod sasl;
 #[cfg(feature = "tls")]
 mod secret;

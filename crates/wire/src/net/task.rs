@@ -30,8 +30,20 @@ struct State {
     correlation_id: i32,
     /// The last answer to a request other than SASL's; at first the start.
     used_at: Instant,
+    silence_means: Silence,
     /// Requests without an answer, in the order in which they are written.
     waiting: VecDeque<Waiting>,
+}
+
+/// What it would mean if the peer ended the connection instead of answering.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Silence {
+    /// That it expects TLS: this side has none, and nothing was answered yet.
+    Tls,
+    /// That it expects SASL: this side has none, and only ApiVersions was answered yet.
+    Sasl,
+    /// Nothing in particular.
+    Nothing,
 }
 
 /// A request without an answer. It stays here when its caller gives up: the answer will come.
@@ -72,11 +84,16 @@ pub(super) struct Submission {
 }
 
 impl Shared {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(is_tls: bool) -> Self {
         Self {
             state: Mutex::new(State {
                 correlation_id: 0,
                 used_at: Instant::now(),
+                silence_means: if is_tls {
+                    Silence::Nothing
+                } else {
+                    Silence::Tls
+                },
                 waiting: VecDeque::new(),
             }),
             deadline_added: Notify::new(),
@@ -133,6 +150,26 @@ impl Shared {
             self.deadline_added.notify_one();
         }
         Ok(receiver)
+    }
+
+    /// The peer is a broker: it has answered ApiVersions.
+    pub(super) fn negotiated(&self, has_sasl: bool) {
+        self.state().silence_means = if has_sasl {
+            Silence::Nothing
+        } else {
+            Silence::Sasl
+        };
+    }
+
+    /// The peer's end, told by what it came instead of.
+    fn interpreted(&self, reason: CloseReason) -> CloseReason {
+        let state = self.state();
+        let is_asked = state.waiting.iter().any(|waiting| waiting.is_sent);
+        match state.silence_means {
+            Silence::Tls if is_asked && reason.is_end() => CloseReason::ByPeerAtApiVersions,
+            Silence::Sasl if is_asked && reason.is_end() => CloseReason::ByPeerAtFirstRequest,
+            _ => reason,
+        }
     }
 
     /// Why the connection ended; `None` while it is open.
@@ -195,6 +232,7 @@ impl Shared {
                 received: received.0,
             });
         }
+        state.silence_means = Silence::Nothing;
         let request = state.waiting.pop_front();
         if request
             .as_ref()
@@ -253,7 +291,7 @@ pub(super) async fn run(
         reason = write_frames(writer, frames, shared) => reason,
         reason = watch_deadlines(shared, idle_max) => reason,
     };
-    shared.close(reason);
+    shared.close(shared.interpreted(reason));
     drop(guard);
 }
 
@@ -333,7 +371,7 @@ async fn watch_deadlines(shared: &Shared, idle_max: Option<Duration>) -> CloseRe
 ///
 /// Up to `trusted` bytes, as much as the peer has sent in one frame before, the buffer has its full
 /// size at once, and no byte is moved after it was read. A larger frame's buffer grows.
-async fn read_frame(
+pub(super) async fn read_frame(
     reader: &mut (impl AsyncRead + Unpin),
     frame_bytes_max: usize,
     trusted: usize,

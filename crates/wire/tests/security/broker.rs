@@ -7,8 +7,8 @@ use sharegroup_launcher::{Kafka, KafkaBuilder};
 
 use super::{Authority, Folder, Pair};
 
-/// What the broker takes.
-pub(crate) const MECHANISMS: [&str; 4] = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"];
+/// What the broker takes, in order of the names.
+pub(crate) const MECHANISMS: [&str; 4] = ["OAUTHBEARER", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"];
 
 /// The file of the authority's certificate.
 const CA: &str = "ca.pem";

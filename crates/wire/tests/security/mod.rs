@@ -1,4 +1,4 @@
-//! Certificates and a scripted broker for the tests of TLS and SASL.
+//! Certificates, files and logs for the tests of TLS and SASL.
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's own failures")]
 
@@ -8,18 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, date_time_ymd,
 };
-use sharegroup_wire::frame::{RequestHeader, encode_response};
-use sharegroup_wire::message::api_versions::{ApiVersion, ApiVersionsRequest, ApiVersionsResponse};
-use sharegroup_wire::message::metadata::{MetadataRequest, MetadataResponse};
-use sharegroup_wire::message::sasl_authenticate::SaslAuthenticateRequest;
-use sharegroup_wire::message::{Message, Request};
-use sharegroup_wire::primitive::Reader;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// A folder that goes away with the test.
 pub(crate) struct Folder(PathBuf);
@@ -143,91 +135,6 @@ impl Authority {
             certificate: params.signed_by(&key, &self.issuer).unwrap().pem(),
             key: key.serialize_pem(),
         }
-    }
-}
-
-/// One request.
-pub(crate) struct Asked {
-    pub(crate) header: RequestHeader,
-    pub(crate) body: Bytes,
-}
-
-impl Asked {
-    pub(crate) fn decode<R: Request>(&self) -> R {
-        assert_eq!(self.header.api_key, R::KEY, "asked for {}", R::NAME);
-        R::from_bytes(&self.body, self.header.api_version).unwrap()
-    }
-}
-
-/// The broker's end of a connection.
-pub(crate) struct Peer<S>(pub(crate) S);
-
-impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
-    /// The next request; `None` at the end.
-    pub(crate) async fn asked(&mut self) -> Option<Asked> {
-        let size = self.0.read_u32().await.ok()?;
-        let mut frame = vec![0; size as usize];
-        self.0.read_exact(&mut frame).await.ok()?;
-        let frame = Bytes::from(frame);
-        let mut reader = Reader::new(&frame);
-        let header = RequestHeader::decode(&mut reader, |key, version| match key {
-            ApiVersionsRequest::API_KEY => ApiVersionsRequest::is_flexible(version),
-            MetadataRequest::API_KEY => MetadataRequest::is_flexible(version),
-            SaslAuthenticateRequest::API_KEY => SaslAuthenticateRequest::is_flexible(version),
-            _ => false,
-        })
-        .unwrap();
-        let body = frame.slice(reader.position()..);
-        Some(Asked { header, body })
-    }
-
-    pub(crate) async fn answer<R: Request>(&mut self, asked: &Asked, response: &R::Response) {
-        let (version, id) = (asked.header.api_version, asked.header.correlation_id);
-        let frame = encode_response::<R>(response, version, id);
-        self.0.write_all(&frame).await.unwrap();
-        self.0.flush().await.unwrap();
-    }
-
-    /// Answers ApiVersions with Metadata, SaslHandshake and SaslAuthenticate as Kafka 4.4 has them.
-    pub(crate) async fn negotiate(&mut self) -> Option<()> {
-        let asked = self.asked().await?;
-        assert_eq!(asked.header.api_key, ApiVersionsRequest::API_KEY);
-        self.answer::<ApiVersionsRequest>(&asked, &versions()).await;
-        Some(())
-    }
-
-    /// Answers ApiVersions and then Metadata to the end.
-    pub(crate) async fn serve(&mut self) {
-        if self.negotiate().await.is_some() {
-            self.serve_metadata().await;
-        }
-    }
-
-    pub(crate) async fn serve_metadata(&mut self) {
-        while let Some(asked) = self.asked().await {
-            asked.decode::<MetadataRequest>();
-            self.answer::<MetadataRequest>(&asked, &metadata()).await;
-        }
-    }
-}
-
-fn versions() -> ApiVersionsResponse {
-    let api = |api_key, min_version, max_version| ApiVersion {
-        api_key,
-        min_version,
-        max_version,
-    };
-    ApiVersionsResponse {
-        api_keys: vec![api(3, 0, 12), api(17, 0, 1), api(18, 0, 5), api(36, 0, 2)],
-        ..Default::default()
-    }
-}
-
-/// A metadata answer that can be told from a default one.
-pub(crate) fn metadata() -> MetadataResponse {
-    MetadataResponse {
-        cluster_id: Some("the-cluster".to_owned()),
-        ..Default::default()
     }
 }
 

@@ -50,6 +50,16 @@ pub enum SaslError {
         "the broker does not ask for SASL on this port: use a SASL listener, or turn SASL off (security.protocol)"
     )]
     NotSasl,
+    /// The broker's port is one with SASL, and this client has none
+    /// ([`CallError::explain`](crate::net::CallError::explain) finds that out).
+    #[error(
+        "the broker asks for SASL on this port ({}): turn SASL on (security.protocol, sasl.mechanism), or use a listener without SASL",
+        enabled_names(.enabled)
+    )]
+    Required {
+        /// The mechanisms that are turned on.
+        enabled: Vec<String>,
+    },
     /// The broker knows no version of the SASL requests that is spoken here.
     #[error("the broker has no usable version of {api}")]
     Unsupported {
@@ -58,8 +68,8 @@ pub enum SaslError {
     },
     /// The broker has turned this mechanism off.
     #[error(
-        "the broker does not take {mechanism}, it takes {} (sasl.mechanism)",
-        if .enabled.is_empty() { "none".to_owned() } else { .enabled.join(", ") }
+        "the broker does not take {mechanism}, {} (sasl.mechanism)",
+        enabled_names(.enabled)
     )]
     MechanismNotEnabled {
         /// The mechanism asked for.
@@ -145,6 +155,13 @@ impl SaslError {
             Self::TokenTls { source, .. } => source.is_retriable(),
             _ => false,
         }
+    }
+}
+
+fn enabled_names(enabled: &[String]) -> String {
+    match enabled {
+        [] => "it takes none".to_owned(),
+        names => format!("it takes {}", names.join(", ")),
     }
 }
 

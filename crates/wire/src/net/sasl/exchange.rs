@@ -8,10 +8,9 @@ use super::credentials::Credentials;
 use super::error::SaslError;
 use super::oauth;
 use super::scram::{self, Expected, Scram};
-use super::{censored, random_fraction, shown};
+use super::{censored, enabled_mechanisms, random_fraction};
 use crate::error_code::ErrorCode;
 use crate::frame::decode_response;
-use crate::limits::SASL_MECHANISMS_SHOWN_MAX;
 use crate::message::Request;
 use crate::message::sasl_authenticate::{
     AuthBytes, SaslAuthenticateRequest, SaslAuthenticateResponse,
@@ -118,12 +117,7 @@ impl Exchange<'_> {
             ErrorCode::None => Ok(()),
             ErrorCode::UnsupportedSaslMechanism => Err(SaslError::MechanismNotEnabled {
                 mechanism: self.mechanism,
-                enabled: answer
-                    .mechanisms
-                    .iter()
-                    .take(SASL_MECHANISMS_SHOWN_MAX)
-                    .map(|name| shown(name))
-                    .collect(),
+                enabled: enabled_mechanisms(&answer),
             }),
             ErrorCode::IllegalSaslState => Err(SaslError::NotSasl),
             code => Err(self.refused(code, None, None)),

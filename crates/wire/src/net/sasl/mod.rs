@@ -38,13 +38,21 @@ pub use options::SaslOptions;
 #[cfg(feature = "tls")]
 pub(super) use exchange::{authenticate, reauthenticate_after};
 
+use crate::limits::{PEER_TEXT_CHARACTERS_MAX, SASL_MECHANISMS_SHOWN_MAX};
+use crate::message::sasl_handshake::SaslHandshakeResponse;
+
+/// The mechanisms that a broker has turned on, in order of their names, as far as they are shown.
+pub(super) fn enabled_mechanisms(answer: &SaslHandshakeResponse) -> Vec<String> {
+    let mechanisms = answer.mechanisms.iter().take(SASL_MECHANISMS_SHOWN_MAX);
+    let mut names: Vec<_> = mechanisms.map(|name| shown(name)).collect();
+    names.sort();
+    names
+}
+
 /// A peer's text, fit for a log line.
-#[cfg(feature = "tls")]
 fn shown(text: &str) -> String {
     let printable = text.chars().filter(|character| !character.is_control());
-    printable
-        .take(crate::limits::PEER_TEXT_CHARACTERS_MAX)
-        .collect()
+    printable.take(PEER_TEXT_CHARACTERS_MAX).collect()
 }
 
 /// The same without the secret. Characters that are left out must not hide it, so they go first.

@@ -17,6 +17,7 @@ use super::error::SaslError;
 use super::oauth::{TokenFuture, TokenSource};
 use super::oidc_options::OidcOptions;
 use super::{censored, random_fraction};
+use crate::duration::show;
 use crate::limits::TOKEN_ANSWER_BYTES_MAX;
 use crate::net::address::Address;
 use crate::net::base64;
@@ -192,7 +193,8 @@ impl Shared {
 
     async fn ask_once(&self) -> Result<Token, SaslError> {
         let request = self.request()?;
-        let late = |what: &str, after: Duration| self.failed(&format!("{what} within {after:?}"));
+        let late =
+            |what: &str, after: Duration| self.failed(&format!("{what} within {}", show(after)));
         let limit = self.options.connect_timeout;
         let stream = timeout(limit, self.connector.connect(&self.address))
             .await

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::client::WebPkiServerVerifier;
@@ -17,6 +18,7 @@ use super::stream::{Party, TlsStream};
 use super::verifier::AnyHostName;
 use crate::net::address::Address;
 use crate::net::connector::{BoxStream, ConnectFuture, Connector};
+use crate::net::probe::answers_plaintext;
 
 /// Secures the streams of another connector.
 ///
@@ -75,7 +77,7 @@ impl TlsConnector {
         }
     }
 
-    async fn open(&self, address: &Address) -> io::Result<BoxStream> {
+    async fn open(&self, address: &Address, is_securing: &AtomicBool) -> io::Result<BoxStream> {
         let loaded = self.load()?;
         let party = Party {
             host: address.host.clone(),
@@ -88,17 +90,43 @@ impl TlsConnector {
                 host: address.host.clone(),
             })?;
         let stream = self.inner.connect(address).await?;
+        is_securing.store(true, Ordering::Relaxed);
         let connector = tokio_rustls::TlsConnector::from(loaded.config);
         match connector.connect(name, stream).await {
             Ok(stream) => Ok(Box::new(TlsStream::new(stream, party))),
             Err(error) => Err(party.handshake_error(error)),
         }
     }
+
+    /// As [`open`](Self::open). Where the peer ends the handshake without a word, it is asked whether
+    /// it is a broker without TLS: that is certain then, and no try again will help.
+    async fn open_to_broker(
+        &self,
+        address: &Address,
+        is_securing: &AtomicBool,
+    ) -> io::Result<BoxStream> {
+        let opened = self.open(address, is_securing).await;
+        if let Err(error) = &opened
+            && TlsError::of(error) == Some(&TlsError::ClosedInHandshake)
+            && answers_plaintext(&*self.inner, address).await
+        {
+            return Err(TlsError::PlaintextPort.into());
+        }
+        opened
+    }
 }
 
 impl Connector for TlsConnector {
     fn connect<'a>(&'a self, address: &'a Address) -> ConnectFuture<'a> {
-        Box::pin(self.open(address))
+        Box::pin(async move { self.open(address, &AtomicBool::new(false)).await })
+    }
+
+    fn connect_to_broker<'a>(
+        &'a self,
+        address: &'a Address,
+        is_securing: &'a AtomicBool,
+    ) -> ConnectFuture<'a> {
+        Box::pin(self.open_to_broker(address, is_securing))
     }
 }
 

@@ -72,12 +72,18 @@ pub enum TlsError {
         "the peer does not answer in TLS: its port is probably a plaintext one; use a TLS port or turn TLS off (security.protocol)"
     )]
     NotTls,
-    /// The peer ended the connection before the handshake was done, as a plaintext listener of
-    /// Kafka does; a broker that is stopping, too.
+    /// The peer ended the connection before the handshake was done, as a plaintext port does;
+    /// a broker that is stopping, too.
     #[error(
         "the peer ended the connection during the TLS handshake: is its port a plaintext one? Then use a TLS port or turn TLS off (security.protocol)"
     )]
     ClosedInHandshake,
+    /// The peer ended the connection during the handshake, and a Kafka broker answers there in
+    /// plaintext.
+    #[error(
+        "the broker's port is a plaintext one: use a TLS port, or turn TLS off (security.protocol)"
+    )]
+    PlaintextPort,
     /// A host name that no certificate can be for.
     #[error("`{host}` is not a host name that a certificate can be checked against")]
     InvalidHostName {

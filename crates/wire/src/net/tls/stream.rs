@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::error::TlsError;
 use crate::net::connector::BoxStream;
+use crate::net::error::is_end;
 
 /// What an error is told with.
 #[derive(Debug, Clone)]
@@ -99,17 +100,6 @@ impl Party {
             _ => TlsError::Alert { alert: name },
         }
     }
-}
-
-/// The peer is gone.
-fn is_end(kind: io::ErrorKind) -> bool {
-    matches!(
-        kind,
-        io::ErrorKind::UnexpectedEof
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::BrokenPipe
-    )
 }
 
 fn between(from: UnixTime, to: UnixTime) -> Duration {
