@@ -283,7 +283,7 @@ impl Driver {
         self.requests.spawn(async move {
             let connection = match live {
                 Some((_, connection)) => connection,
-                None => match cluster.open_connection(coordinator).await {
+                None => match cluster.open_connection(coordinator, None).await {
                     Ok(connection) => connection,
                     Err(error) => return Completion::Heartbeat(None, Err(client_failure(&error))),
                 },
@@ -299,7 +299,7 @@ impl Driver {
     fn spawn_connect(&mut self, broker: BrokerId, id: ConnectionId) {
         let cluster = self.cluster.until(Instant::now() + COLD_ROUND);
         self.requests.spawn(async move {
-            let result = match cluster.open_connection(broker).await {
+            let result = match cluster.open_connection(broker, None).await {
                 Ok(connection) => versions(&connection)
                     .map(|versions| (connection, versions))
                     .map_err(|error| call_failure(&error)),

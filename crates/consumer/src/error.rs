@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sharegroup_session::FatalError;
+use sharegroup_wire::duration::show;
 use sharegroup_wire::net::{Address, AddressError, CallError, ConnectError};
 use sharegroup_wire::{BrokerId, ErrorCode};
 use thiserror::Error;
@@ -78,7 +79,7 @@ pub enum ClientError {
         message: Option<String>,
     },
     /// A broker kept silent for as long as it was worth waiting.
-    #[error("{address} gave no answer within {}", shown(*after))]
+    #[error("{address} gave no answer within {}", show(*.after))]
     NoAnswer {
         /// The broker.
         address: Address,
@@ -92,7 +93,7 @@ pub enum ClientError {
         broker: BrokerId,
     },
     /// The time of the whole operation is over (`default.api.timeout.ms`), retries included.
-    #[error("{operation} not done within {}{}", shown(*after), .last.as_ref().map_or_else(String::new, |last| format!("; last: {last}")))]
+    #[error("{operation} not done within {}{}", show(*.after), .last.as_ref().map_or_else(String::new, |last| format!("; last: {last}")))]
     Deadline {
         /// What was to be done.
         operation: &'static str,
@@ -149,7 +150,7 @@ pub enum OpenError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The group could not be joined in the time allowed.
-    #[error("group {group_id} not joined through {bootstrap_servers} within {}: {}", shown(*waited), .last.as_deref().unwrap_or("no answer came"))]
+    #[error("group {group_id} not joined through {bootstrap_servers} within {}: {}", show(*.waited), .last.as_deref().unwrap_or("no answer came"))]
     NotJoined {
         /// The group.
         group_id: String,
@@ -236,34 +237,5 @@ impl SettleError {
     #[must_use]
     pub const fn is_retriable(&self) -> bool {
         false
-    }
-}
-
-/// A duration as people say it: whole seconds where that is near enough, else milliseconds.
-fn shown(duration: Duration) -> String {
-    let ms = (duration.as_micros() + 500) / 1000;
-    let seconds = (ms + 500) / 1000;
-    if ms >= 10_000 || ms.abs_diff(seconds * 1000) * 100 < ms {
-        format!("{seconds}s")
-    } else {
-        format!("{ms}ms")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_are_shown_in_seconds_or_milliseconds() {
-        for (duration, text) in [
-            (Duration::from_secs(60), "60s"),
-            (Duration::from_nanos(4_999_874_321), "5s"),
-            (Duration::from_millis(3002), "3s"),
-            (Duration::from_nanos(29_123_456_789), "29s"),
-            (Duration::from_micros(1_234_567), "1235ms"),
-        ] {
-            assert_eq!(shown(duration), text);
-        }
     }
 }

@@ -365,7 +365,7 @@ async fn a_cluster_that_never_answers_ends_at_the_deadline_with_its_address() {
         assert!(
             error
                 .to_string()
-                .starts_with("Metadata not done within 60s"),
+                .starts_with("Metadata not done within 1 min"),
             "{error}"
         );
         assert!(error.to_string().contains(last), "{error}");

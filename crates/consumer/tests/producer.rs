@@ -517,3 +517,22 @@ async fn random_faults_lose_and_repeat_nothing() {
     }
     survives_random_faults(21, "lz4").await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn idle_connections_are_closed_and_opened_again_for_the_next_record() {
+    let cluster = Cluster::new(2).with_topic("orders", 1);
+    let mut config = cluster.producer_config();
+    config.client.connections_max_idle = Some(60 * SECOND);
+    // Metadata is asked for again, over the connection for cold traffic.
+    config.client.metadata_max_age = 10_000 * SECOND;
+    let producer = Producer::new(config);
+    for index in 0..3 {
+        let started = Instant::now();
+        producer.send(record(index)).await.unwrap().await.unwrap();
+        assert!(started.elapsed() < SECOND, "{:?}", started.elapsed());
+        assert!(cluster.open_connections() > 0);
+        tokio::time::sleep(61 * SECOND).await;
+        assert_eq!(cluster.open_connections(), 0);
+    }
+    assert_eq!(cluster.values("orders", 0), numbers(0..3));
+}

@@ -208,12 +208,14 @@ impl Cluster {
         address: &Address,
         request: &R,
     ) -> Result<R::Response, ClientError> {
-        match self.pooled(address).await?.call(request).await {
+        let mut outcome = self.pooled(address).await?.call(request).await;
+        if let Err(CallError::NotConnected { .. }) = &outcome {
             // It ended between the look into the pool and the call: nothing was sent.
-            Err(CallError::NotConnected { .. }) => {
-                Ok(self.pooled(address).await?.call(request).await?)
-            }
-            outcome => Ok(outcome?),
+            outcome = self.pooled(address).await?.call(request).await;
+        }
+        match outcome {
+            Ok(response) => Ok(response),
+            Err(error) => Err(self.explained(error).await),
         }
     }
 }

@@ -20,7 +20,7 @@ use sharegroup_wire::message::find_coordinator::{
 };
 use sharegroup_wire::message::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
 use sharegroup_wire::net::{
-    Address, CloseReason, ConnectError, Connection, ConnectionOptions, canonical_servers,
+    Address, CallError, CloseReason, ConnectError, Connection, ConnectionOptions, canonical_servers,
 };
 use tokio::sync::{OnceCell, watch};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -145,14 +145,27 @@ impl Cluster {
 
     /// Opens a connection that is the caller's alone. A pause after failed tries is kept first.
     /// Takes at most the reconnect pause and the setup time (twice, where the broker must first be
-    /// looked up). The connection stays open when it is idle.
+    /// looked up). `idle_max` is the time without a request after which it closes itself.
     pub(crate) async fn open_connection(
         &self,
         broker: BrokerId,
+        idle_max: Option<Duration>,
     ) -> Result<Connection, ClientError> {
         let address = self.known_address(broker).await?;
-        let opened = self.open(&address, None).await;
+        let opened = self.open(&address, idle_max).await;
         Ok(opened.inspect_err(|error| self.refused_by(error))?)
+    }
+
+    /// A failed call, told by its cause where the broker tells that. It is asked once.
+    async fn explained(&self, error: CallError) -> ClientError {
+        let (connector, options) = (&*self.inner.config.connector, &self.inner.options);
+        if error.has_hidden_cause()
+            && self.state().asked_for_cause.insert(error.address().clone())
+            && let Some(cause) = error.explain(connector, options).await
+        {
+            return cause.into();
+        }
+        error.into()
     }
 
     /// Remembers an error that no further try will mend: a certificate or credentials that are refused.

@@ -1,6 +1,6 @@
 //! What is known of the cluster. Plain data under one lock.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use sharegroup_wire::BrokerId;
@@ -24,6 +24,8 @@ pub(super) struct State {
     pub(super) opening: HashMap<Address, Opening>,
     /// Pauses after failed tries to connect.
     pub(super) reconnects: HashMap<Address, Reconnect>,
+    /// Brokers that were asked why they end connections.
+    pub(super) asked_for_cause: HashSet<Address>,
     /// Coordinators by group id.
     pub(super) coordinators: HashMap<String, BrokerId>,
     /// Where the next round of calls to any broker starts.

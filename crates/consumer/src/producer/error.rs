@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sharegroup_wire::ErrorCode;
+use sharegroup_wire::duration::show;
 use sharegroup_wire::record::BuildError;
 use thiserror::Error;
 
@@ -36,7 +37,7 @@ pub enum ProduceError {
         partition_count: usize,
     },
     /// No metadata of the topic in `max.block.ms`: it doesn't exist, or no broker answers.
-    #[error("no metadata of topic `{topic}` within {after:?}{}", .last.as_ref().map_or_else(String::new, |last| format!("; last: {last}")))]
+    #[error("no metadata of topic `{topic}` within {}{}", show(*.after), .last.as_ref().map_or_else(String::new, |last| format!("; last: {last}")))]
     NoMetadata {
         /// The topic.
         topic: String,
@@ -55,7 +56,8 @@ pub enum ProduceError {
     },
     /// No room in the buffer in `max.block.ms`: the brokers take less than is produced.
     #[error(
-        "no room for {size_bytes} bytes in the buffer (buffer.memory = {buffer_bytes}) within {after:?}"
+        "no room for {size_bytes} bytes in the buffer (buffer.memory = {buffer_bytes}) within {}",
+        show(*.after)
     )]
     BufferFull {
         /// The record's bytes.
@@ -97,7 +99,8 @@ pub enum ProduceError {
     },
     /// Not confirmed in `delivery.timeout.ms`, retries included.
     #[error(
-        "{partition}: not confirmed within {after:?}, {}{}",
+        "{partition}: not confirmed within {}, {}{}",
+        show(*.after),
         if *.may_have_been_written { "may have been written" } else { "not written" },
         .last.as_ref().map_or_else(String::new, |last| format!("; last: {last}"))
     )]

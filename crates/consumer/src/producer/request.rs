@@ -7,7 +7,7 @@ use sharegroup_wire::message::produce::{
     ACKS_ALL, PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse,
     TopicProduceData,
 };
-use sharegroup_wire::net::Connection;
+use sharegroup_wire::net::{CallError, Connection};
 use sharegroup_wire::{BrokerId, ErrorCode, TopicId};
 use tokio::time::{Instant, timeout_at};
 
@@ -203,10 +203,16 @@ async fn send(
     request: &ProduceRequest,
     deadline: Instant,
 ) -> Result<(Connection, ProduceResponse), ClientError> {
-    let connection = match connection.filter(|connection| !connection.is_closed()) {
-        Some(connection) => connection,
-        None => cluster.until(deadline).open_connection(broker).await?,
-    };
+    if let Some(connection) = connection {
+        match connection.call(request).await {
+            // It has ended since: nothing was sent.
+            Err(CallError::NotConnected { .. }) => {}
+            outcome => return Ok((connection, outcome?)),
+        }
+    }
+    let idle_max = cluster.config().connections_max_idle;
+    let cluster = cluster.until(deadline);
+    let connection = cluster.open_connection(broker, idle_max).await?;
     let response = connection.call(request).await?;
     Ok((connection, response))
 }

@@ -83,6 +83,7 @@ struct State {
     requests_at_once: HashMap<i32, usize>,
     most_at_once: usize,
     answer_delay: Duration,
+    open_connections: usize,
 }
 
 /// The cluster. A clone is another handle to the same one.
@@ -148,6 +149,10 @@ impl Cluster {
 
     pub(crate) fn produce_requests(&self) -> usize {
         self.0.lock().unwrap().produce_requests
+    }
+
+    pub(crate) fn open_connections(&self) -> usize {
+        self.0.lock().unwrap().open_connections
     }
 
     pub(crate) fn most_requests_at_once(&self) -> usize {
@@ -304,7 +309,11 @@ impl Connector for Cluster {
         // A client that goes away is no failure of the broker.
         tokio::spawn({
             let cluster = self.clone();
-            async move { drop(cluster.serve(broker, theirs).await) }
+            async move {
+                cluster.0.lock().unwrap().open_connections += 1;
+                drop(cluster.clone().serve(broker, theirs).await);
+                cluster.0.lock().unwrap().open_connections -= 1;
+            }
         });
         Box::pin(async move { Ok(Box::new(ours) as _) })
     }
