@@ -57,4 +57,4 @@ pub mod model;
 mod server;
 
 #[cfg(feature = "server")]
-pub use server::{Broker, BrokerBuilder, ServerLimits, StartError};
+pub use server::{Broker, BrokerBuilder, FolderError, ServerLimits, StartError};

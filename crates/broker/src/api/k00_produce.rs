@@ -154,17 +154,18 @@ fn append(
     let transaction = transactional_id.zip(transactional_producer(&records));
     if let Some((id, producer)) = transaction {
         if call.version >= ADDS_PARTITIONS_SINCE {
-            model.transactions.add(call.now, id, producer, [place])?;
-            model.watch_transaction(id);
+            model.add_to_transaction(call.now, id, producer, [place])?;
         } else {
             model.transactions.verify(id, producer, place)?;
         }
     }
     let partition = model.topics.partition_mut(place);
     let partition = partition.ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    let before = partition.log.bounds();
     let appended = partition
         .log
         .produce(unix_ms, partition.leader_epoch, records, &rules)?;
+    model.note_log(place, before);
     model.touch(place);
     Ok(appended)
 }

@@ -170,6 +170,7 @@ fn created(
                 .unwrap_or(partition.leader);
         }
     }
+    model.note_topic(result.topic_id);
     result
 }
 

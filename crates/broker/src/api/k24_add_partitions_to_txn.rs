@@ -37,8 +37,7 @@ impl Serve for AddPartitionsToTxnRequest {
             self.v3_and_below_producer_id,
             self.v3_and_below_producer_epoch,
         );
-        let added = model.transactions.add(call.now, id, producer, places);
-        model.watch_transaction(id);
+        let added = model.add_to_transaction(call.now, id, producer, places);
         Reply::Now(self.refuse(call, added.err().unwrap_or(ErrorCode::None)))
     }
 

@@ -25,7 +25,7 @@ impl Serve for DeleteGroupsRequest {
                     None => ErrorCode::GroupIdNotFound,
                     Some(false) => ErrorCode::NonEmptyGroup,
                     Some(true) => {
-                        model.groups.remove(group_id);
+                        model.delete_group(group_id);
                         ErrorCode::None
                     }
                 }

@@ -137,17 +137,12 @@ fn store(
     match resource.resource_type {
         RESOURCE_TOPIC => {
             let id = model.topics.named(name).map(|topic| topic.id);
-            if let Some(topic) = id.and_then(|id| model.topics.get_mut(id)) {
-                topic.values = values;
+            if let Some(id) = id {
+                model.set_topic_values(id, values);
             }
         }
-        RESOURCE_GROUP if values.is_empty() => {
-            model.configs.groups.remove(name);
-        }
-        RESOURCE_GROUP => {
-            model.configs.groups.insert(name.clone(), values);
-        }
-        _ => model.configs.broker = values,
+        RESOURCE_GROUP => model.set_group_values(name, values),
+        _ => model.set_broker_values(values),
     }
     Ok(())
 }

@@ -93,6 +93,7 @@ fn beat(
         if !group.is_some_and(|group| group.remove(member_id)) {
             return Err(stranger());
         }
+        model.note_group(group_id, None);
         return Ok(ShareGroupHeartbeatResponse {
             member_id: Some(member_id.clone()),
             member_epoch: MemberEpoch::LEAVE,
@@ -112,16 +113,18 @@ fn beat(
         assignment_interval: rules.assignment_interval,
         members_max: usize::try_from(members_max).unwrap_or(usize::MAX),
     };
+    let epoch_before = model.groups.get(group_id).map(|group| group.epoch);
     let group = model.groups.entry(group_id.clone()).or_default();
-    let told = group
-        .heartbeat(call.now, &model.topics, &beat)
-        .map_err(|(error, text)| {
-            if error == ErrorCode::UnknownMemberId {
-                stranger()
-            } else {
-                (error, text)
-            }
-        })?;
+    let told = group.heartbeat(call.now, &model.topics, &beat);
+    model.note_group(group_id, epoch_before);
+    let told = told.map_err(|(error, text)| {
+        if error == ErrorCode::UnknownMemberId {
+            stranger()
+        } else {
+            (error, text)
+        }
+    })?;
+    model.note_initialized(group_id, &told.initialized);
     model.watch_member(call.now, group_id, member_id, rules.session_timeout);
     let interval = rules.heartbeat_interval.as_millis();
     Ok(ShareGroupHeartbeatResponse {

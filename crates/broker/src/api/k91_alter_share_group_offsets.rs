@@ -1,5 +1,6 @@
 //! AlterShareGroupOffsets (91): sets where a group without members goes on; makes the group.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use sharegroup_wire::ErrorCode;
@@ -10,10 +11,10 @@ use sharegroup_wire::message::alter_share_group_offsets::{
 };
 
 use super::{Reply, Serve};
-use crate::model::group::{Group, Loaded};
+use crate::model::group::Loaded;
 use crate::model::limits::GROUPS_MAX;
 use crate::model::share_partition::SharePartition;
-use crate::model::topics::{Place, Topics};
+use crate::model::topics::Place;
 use crate::model::{Call, Model, text_of};
 
 impl Serve for AlterShareGroupOffsetsRequest {
@@ -29,15 +30,14 @@ impl Serve for AlterShareGroupOffsetsRequest {
         if model.groups.len() >= GROUPS_MAX && !model.groups.contains_key(&self.group_id) {
             return Reply::Now(self.refuse(call, ErrorCode::GroupMaxSizeReached));
         }
+        let epoch_before = model.groups.get(&self.group_id).map(|group| group.epoch);
         let group = model.groups.entry(self.group_id.clone()).or_default();
         if !group.members.is_empty() {
             return Reply::Now(self.refuse(call, ErrorCode::NonEmptyGroup));
         }
-        let topics = &model.topics;
-        let responses = self
-            .topics
-            .iter()
-            .map(|topic| altered(topics, group, topic));
+        model.note_group(&self.group_id, epoch_before);
+        let topics = self.topics.iter();
+        let responses = topics.map(|topic| altered(model, &self.group_id, topic));
         Reply::Now(AlterShareGroupOffsetsResponse {
             responses: responses.collect(),
             ..Default::default()
@@ -54,17 +54,17 @@ impl Serve for AlterShareGroupOffsetsRequest {
 }
 
 fn altered(
-    topics: &Topics,
-    group: &mut Group,
+    model: &mut Model,
+    group_id: &str,
     asked: &AlterShareGroupOffsetsRequestTopic,
 ) -> AlterShareGroupOffsetsResponseTopic {
-    let topic = topics.named(&asked.topic_name);
+    let id = model.topics.named(&asked.topic_name).map(|topic| topic.id);
     let partitions = asked.partitions.iter().map(|partition| {
-        let place = topic.map(|topic| (topic.id, partition.partition_index));
-        let place = place.filter(|place| topics.partition(*place).is_some());
+        let place = id.map(|id| (id, partition.partition_index));
+        let place = place.filter(|place| model.topics.partition(*place).is_some());
         let error_code = match place {
             Some(place) => {
-                set(group, place, partition.start_offset);
+                model.set_start_offset(group_id, place, partition.start_offset);
                 ErrorCode::None
             }
             None => ErrorCode::UnknownTopicOrPartition,
@@ -78,12 +78,22 @@ fn altered(
     AlterShareGroupOffsetsResponseTopic {
         topic_name: asked.topic_name.clone(),
         partitions: partitions.collect(),
-        topic_id: topic.map(|topic| topic.id).unwrap_or_default(),
+        topic_id: id.unwrap_or_default(),
     }
 }
 
-fn set(group: &mut Group, place: Place, start_offset: i64) {
-    group.initialized.insert(place);
-    let partition = SharePartition::stored_at(start_offset);
-    group.loaded.insert(place, Loaded::new(partition));
+impl Model {
+    /// Lets a group go on at an offset, whatever it has settled.
+    fn set_start_offset(&mut self, group_id: &str, place: Place, start_offset: i64) {
+        let Some(group) = self.groups.get_mut(group_id) else {
+            return;
+        };
+        let initialized = group.initialized.insert(place);
+        let partition = SharePartition::stored_at(start_offset);
+        group.loaded.insert(place, Loaded::new(partition));
+        if initialized {
+            self.note_initialized(group_id, &BTreeSet::from([place]));
+        }
+        self.note_share_state(group_id, place);
+    }
 }

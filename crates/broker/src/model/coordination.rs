@@ -6,6 +6,7 @@ use sharegroup_wire::BrokerId;
 
 use super::Model;
 use super::group::java_hash;
+use super::journal::Entry;
 use super::timers::Timer;
 
 /// Partitions of `__consumer_offsets`, which decide who coordinates a group.
@@ -33,6 +34,14 @@ impl Model {
         self.coordinators.insert(key.to_owned(), broker);
     }
 
+    /// Deletes a group and its share state.
+    pub(crate) fn delete_group(&mut self, group_id: &str) {
+        self.groups.remove(group_id);
+        self.journal.note(|| Entry::GroupDeleted {
+            group_id: group_id.to_owned(),
+        });
+    }
+
     /// Watches a member's session.
     pub(crate) fn watch_member(
         &mut self,
@@ -53,6 +62,7 @@ impl Model {
         let member = group.members.get(member_id);
         if member.is_some_and(|member| member.session_end <= now) {
             group.remove(member_id);
+            self.note_group(group_id, None);
         }
     }
 }

@@ -11,7 +11,7 @@ use sharegroup_wire::compress::{Compression, DecompressLimits};
 use sharegroup_wire::record::{RecordBatch, RecordBatchBuilder};
 
 use super::Model;
-use super::config::{GroupRules, topic_text};
+use super::config::{GroupRules, Values, topic_text};
 use super::share_partition::{Lost, LostCause};
 use super::topics::Place;
 
@@ -65,7 +65,9 @@ impl Model {
             .ok()
             .and_then(|bytes| RecordBatch::read(bytes).ok());
         if let (Some(batch), Some(partition)) = (batch, self.topics.partition_mut(target)) {
+            let before = partition.log.bounds();
             partition.log.append(&batch, partition.leader_epoch, None);
+            self.note_log(target, before);
             self.touch(target);
         }
     }
@@ -86,12 +88,9 @@ impl Model {
             let partitions =
                 i32::try_from(self.configs.broker_number("num.partitions")).unwrap_or(1);
             let id = self.create_topic(name, partitions, 1);
-            if let Some(topic) = self.topics.get_mut(id) {
-                let enabled = ("errors.deadletterqueue.group.enable", "true");
-                topic
-                    .values
-                    .insert(enabled.0.to_owned(), enabled.1.to_owned());
-            }
+            let enabled = ("errors.deadletterqueue.group.enable", "true");
+            let enabled = (enabled.0.to_owned(), enabled.1.to_owned());
+            self.set_topic_values(id, Values::from([enabled]));
         }
         let topic = self.topics.named(name)?;
         let is_enabled = topic_text(&topic.values, "errors.deadletterqueue.group.enable") == "true";

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use sharegroup_wire::ErrorCode;
+use sharegroup_wire::{ErrorCode, TopicId};
 
 use super::assignor::{Targets, assign};
 use super::share_partition::SharePartition;
@@ -80,12 +80,14 @@ pub struct Beat<'a> {
 }
 
 /// The answer to a heartbeat.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Told {
     /// The member's epoch.
     pub epoch: i32,
     /// Its partitions, where they changed or it asked for topics.
     pub assignment: Option<BTreeSet<Place>>,
+    /// Partitions whose share state was made meanwhile.
+    pub initialized: BTreeSet<Place>,
 }
 
 /// A share group.
@@ -163,8 +165,11 @@ impl Group {
             self.epoch += 1;
         }
         self.reassign(now, topics, beat.assignment_interval);
-        self.initialize(topics);
-        Ok(self.tell(beat, joins || beat.topics.is_some()))
+        let initialized = self.initialize(topics);
+        Ok(Told {
+            initialized,
+            ..self.tell(beat, joins || beat.topics.is_some())
+        })
     }
 
     fn join(&mut self, now: Instant, beat: &Beat<'_>) -> Result<(), Refusal> {
@@ -241,19 +246,22 @@ impl Group {
             .collect()
     }
 
-    /// Makes the share state of what is subscribed to.
-    fn initialize(&mut self, topics: &Topics) {
+    /// Makes the share state of what is subscribed to; returns what is new.
+    fn initialize(&mut self, topics: &Topics) -> BTreeSet<Place> {
         let names: BTreeSet<&String> = self
             .members
             .values()
             .flat_map(|member| &member.topics)
             .collect();
+        let mut new = BTreeSet::new();
         for topic in names.into_iter().filter_map(|name| topics.named(name)) {
             let places = (0..)
                 .take(topic.partitions.len())
                 .map(|index| (topic.id, index));
-            self.initialized.extend(places);
+            new.extend(places.filter(|place| !self.initialized.contains(place)));
         }
+        self.initialized.extend(&new);
+        new
     }
 
     fn tell(&mut self, beat: &Beat<'_>, is_full: bool) -> Told {
@@ -264,10 +272,7 @@ impl Group {
             .unwrap_or_default();
         let assignment_epoch = self.assignment_epoch;
         let Some(member) = self.members.get_mut(beat.member_id) else {
-            return Told {
-                epoch: 0,
-                assignment: None,
-            };
+            return Told::default();
         };
         if member.epoch != assignment_epoch {
             (member.previous_epoch, member.epoch) = (member.epoch, assignment_epoch);
@@ -279,6 +284,7 @@ impl Group {
         Told {
             epoch: member.epoch,
             assignment: (has_changed || is_full).then_some(target),
+            initialized: BTreeSet::new(),
         }
     }
 
@@ -308,6 +314,14 @@ impl Group {
             loaded.partition.reload();
             loaded.read_at = None;
         }
+    }
+
+    /// Forgets where it stands on a topic; `false` where nothing was known.
+    pub fn delete_share_state(&mut self, topic_id: TopicId) -> bool {
+        let known = self.initialized.len();
+        self.initialized.retain(|place| place.0 != topic_id);
+        self.loaded.retain(|place, _| place.0 != topic_id);
+        self.initialized.len() < known
     }
 
     /// Forgets everything about a topic that is gone.

@@ -99,17 +99,17 @@ impl Model {
 
     fn change_config(&mut self, owner: Owner, key: &str, value: &str) {
         let change = [(key, Change::Set(value))];
-        let configs = &mut self.configs;
+        let configs = &self.configs;
         match owner {
             Owner::Broker => {
                 if let Ok(values) = configs.changed(keys::BROKER, &configs.broker, &change) {
-                    configs.broker = values;
+                    self.set_broker_values(values);
                 }
             }
             Owner::Group(group_id) => {
-                let values = configs.groups.entry(group_id.clone()).or_default().clone();
+                let values = configs.groups.get(&group_id).cloned().unwrap_or_default();
                 if let Ok(values) = configs.changed(keys::GROUP, &values, &change) {
-                    configs.groups.insert(group_id, values);
+                    self.set_group_values(&group_id, values);
                 }
             }
         }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use bytes::Bytes;
-use sharegroup_wire::{BrokerId, CorrelationId, DecodeError};
+use sharegroup_wire::{BrokerId, CorrelationId, DecodeError, ErrorCode};
 
 use super::faults::Fault;
 use super::history::Event;
@@ -22,6 +22,8 @@ pub(super) struct Link {
     is_open: bool,
     /// A request is parked, or its answer held back.
     is_busy: bool,
+    /// The latest request, while a journal is kept.
+    pub(super) asked: Option<Bytes>,
     /// Frames that came meanwhile.
     waiting: VecDeque<Bytes>,
     /// What becomes of the parked request when it is answered.
@@ -65,6 +67,7 @@ impl Model {
             peer: peer.to_owned(),
             is_open: true,
             is_busy: false,
+            asked: None,
             waiting: VecDeque::new(),
             fault: Fault::None,
             held: VecDeque::new(),
@@ -133,32 +136,32 @@ impl Model {
     }
 
     fn work_on(&mut self, now: Instant, id: LinkId, frame: &Bytes) {
-        let Some(link) = self.links.get(&id) else {
-            return;
-        };
-        let (broker, peer) = (link.broker, link.peer.clone());
         let Ok(request) = api::Incoming::read(frame) else {
             self.close(now, id);
             return;
         };
-        let call = Call {
-            now,
-            link: id,
-            broker,
-            version: request.header.api_version,
-            correlation_id: request.header.correlation_id,
-            client_id: request.header.client_id.clone().unwrap_or_default(),
-            peer,
+        let Some(call) = self.call(now, id, &request) else {
+            return;
         };
+        if self.journal.is_kept()
+            && let Some(link) = self.links.get_mut(&id)
+        {
+            link.asked = Some(frame.clone());
+        }
         self.history.note(now, || Event::Request {
             link: id,
-            broker,
+            broker: call.broker,
             api_key: request.header.api_key,
             api_version: request.header.api_version,
             frame: frame.clone(),
         });
         if !self.may_ask(id, request.header.api_key) {
             self.close(now, id);
+            return;
+        }
+        if self.needs_storage(request.header.api_key) {
+            let answer = request.refuse(&call, ErrorCode::KafkaStorageError);
+            self.answered(&call, answer, Fault::None);
             return;
         }
         let fault = self.strike(&request, &call);
@@ -255,7 +258,7 @@ impl Model {
         }
     }
 
-    fn close(&mut self, now: Instant, link: LinkId) {
+    pub(super) fn close(&mut self, now: Instant, link: LinkId) {
         self.outputs.push_back(Output::Close { link });
         self.end_link(now, link);
     }

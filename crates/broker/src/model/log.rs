@@ -7,6 +7,7 @@ use sharegroup_wire::ErrorCode;
 use sharegroup_wire::compress::DecompressLimits;
 use sharegroup_wire::record::{BATCH_HEADER_BYTES, RecordBatch, TimestampType};
 
+use super::journal::RestoreError;
 use super::producer_state::{ProducerState, Sequenced};
 
 /// What a topic's configuration says to its logs.
@@ -37,6 +38,19 @@ pub struct StoredBatch {
     pub bytes: Bytes,
 }
 
+impl StoredBatch {
+    fn of(batch: &RecordBatch, bytes: Bytes) -> Self {
+        Self {
+            base_offset: batch.base_offset(),
+            last_offset: batch.last_offset(),
+            max_timestamp: batch.max_timestamp(),
+            transaction: (batch.is_transactional() && !batch.is_control())
+                .then_some(batch.producer_id()),
+            bytes,
+        }
+    }
+}
+
 /// Where a batch went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Appended {
@@ -55,6 +69,19 @@ pub struct Aborted {
     pub first_offset: i64,
     /// The offset of its marker.
     pub last_offset: i64,
+}
+
+/// What a log knows beside its batches.
+#[derive(Debug, Clone, Default)]
+pub struct LogState {
+    /// First offset that is still there.
+    pub start_offset: i64,
+    /// The next offset.
+    pub end_offset: i64,
+    /// Idempotent and transactional producers.
+    pub producers: ProducerState,
+    /// Transactions that were aborted, as far back as the log reaches.
+    pub aborted: Vec<Aborted>,
 }
 
 /// A log.
@@ -86,6 +113,12 @@ impl PartitionLog {
     pub fn last_stable_offset(&self) -> i64 {
         let open = self.producers.first_open_offset();
         open.unwrap_or(self.end_offset)
+    }
+
+    /// First offset that is still there, and the next one.
+    #[must_use]
+    pub const fn bounds(&self) -> (i64, i64) {
+        (self.start_offset, self.end_offset)
     }
 
     /// Bytes of all batches.
@@ -148,19 +181,64 @@ impl PartitionLog {
     ) -> Appended {
         let base_offset = self.end_offset;
         let bytes = placed(batch.bytes(), base_offset, leader_epoch, append_time);
-        let stored = StoredBatch {
+        self.push(StoredBatch {
             base_offset,
             last_offset: base_offset + i64::from(batch.last_offset_delta()),
             max_timestamp: append_time.unwrap_or(batch.max_timestamp()),
-            transaction: (batch.is_transactional() && !batch.is_control())
-                .then_some(batch.producer_id()),
-            bytes,
-        };
-        self.push(stored);
+            ..StoredBatch::of(batch, bytes)
+        });
         Appended {
             base_offset,
             log_append_time_ms: append_time.unwrap_or(-1),
         }
+    }
+
+    /// Appends a batch as it lay in a log: it has its offsets already.
+    ///
+    /// # Errors
+    /// [`RestoreError`]: nothing has changed.
+    pub fn restore(&mut self, bytes: Bytes) -> Result<(), RestoreError> {
+        let batch = RecordBatch::read(bytes)?;
+        let base_offset = batch.base_offset();
+        if base_offset < self.end_offset || batch.last_offset_delta() < 0 {
+            return Err(RestoreError::Offsets);
+        }
+        if self.batches.is_empty() {
+            self.start_offset = base_offset;
+        }
+        let append_time = (batch.timestamp_type() == TimestampType::LogAppendTime)
+            .then_some(batch.max_timestamp());
+        self.push(StoredBatch::of(&batch, batch.bytes().clone()));
+        if batch.is_control() {
+            let (producer_id, epoch) = (batch.producer_id(), batch.producer_epoch());
+            self.end_transaction(producer_id, epoch, base_offset, commits(&batch));
+        } else {
+            let appended = Appended {
+                base_offset,
+                log_append_time_ms: append_time.unwrap_or(-1),
+            };
+            self.producers.appended(&batch, appended);
+        }
+        Ok(())
+    }
+
+    /// What is known beside the batches.
+    #[must_use]
+    pub fn state(&self) -> LogState {
+        LogState {
+            start_offset: self.start_offset,
+            end_offset: self.end_offset,
+            producers: self.producers.clone(),
+            aborted: self.aborted.clone(),
+        }
+    }
+
+    /// Goes on from what was known beside the batches; those before its start are dropped.
+    pub fn set_state(&mut self, state: LogState) {
+        self.end_offset = self.end_offset.max(state.end_offset);
+        self.producers = state.producers;
+        self.delete_before(state.start_offset);
+        self.aborted = state.aborted;
     }
 
     /// Appends bytes that stand for the offsets up to `last_offset`, whatever they are: for tests.
@@ -316,6 +394,13 @@ fn placed(batch: &Bytes, base_offset: i64, leader_epoch: i32, append_time: Optio
         put(&mut bytes, CRC, &crc.to_be_bytes());
     }
     bytes.freeze()
+}
+
+/// Whether a marker says that its transaction was committed.
+fn commits(marker: &RecordBatch) -> bool {
+    let records = marker.records(&DecompressLimits::default());
+    let first = records.ok().and_then(|mut records| records.next()?.ok());
+    first.is_some_and(|record| record.key == Some(&[0, 0, 0, 1]))
 }
 
 fn put(bytes: &mut BytesMut, at: usize, value: &[u8]) {

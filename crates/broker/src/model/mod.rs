@@ -26,6 +26,7 @@ pub mod fault_script;
 pub mod faults;
 pub mod group;
 pub mod history;
+pub mod journal;
 pub mod limits;
 pub mod log;
 pub mod producer_state;
@@ -41,6 +42,7 @@ pub(crate) mod links;
 mod parked;
 mod random;
 mod share_fetch;
+mod storage;
 mod timers;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -53,6 +55,7 @@ use self::config::Configs;
 use self::faults::Faults;
 use self::group::Group;
 use self::history::History;
+use self::journal::{Entry, Journal};
 use self::links::Link;
 use self::parked::ParkedRequests;
 use self::random::SplitMix64;
@@ -138,6 +141,7 @@ pub struct Model {
     pub transactions: Transactions,
     /// What happened, where that is recorded.
     pub history: History,
+    pub(crate) journal: Journal,
     pub(crate) nodes: BTreeMap<BrokerId, Node>,
     pub(crate) users: BTreeMap<String, String>,
     pub(crate) cluster_id: TopicId,
@@ -154,6 +158,8 @@ pub struct Model {
     start: (Instant, i64),
     random: SplitMix64,
     last_producer_id: i64,
+    /// What was noted last could not be written.
+    is_storage_down: bool,
 }
 
 impl Model {
@@ -176,6 +182,7 @@ impl Model {
             groups: BTreeMap::new(),
             transactions: Transactions::default(),
             history: History::default(),
+            journal: Journal::default(),
             nodes: config.brokers.into_iter().map(node).collect(),
             users: config.users,
             cluster_id: TopicId::ZERO,
@@ -190,6 +197,7 @@ impl Model {
             start: (now, config.unix_ms),
             random: SplitMix64(config.seed),
             last_producer_id: -1,
+            is_storage_down: false,
         };
         model.cluster_id = model.random_id();
         model
@@ -200,7 +208,10 @@ impl Model {
     pub fn unix_ms(&self, now: Instant) -> i64 {
         let (start, unix_ms) = self.start;
         let passed = now.saturating_duration_since(start).as_millis();
-        unix_ms.saturating_add(i64::try_from(passed).unwrap_or(i64::MAX))
+        let before = start.saturating_duration_since(now).as_millis();
+        unix_ms
+            .saturating_add(i64::try_from(passed).unwrap_or(i64::MAX))
+            .saturating_sub(i64::try_from(before).unwrap_or(i64::MAX))
     }
 
     /// The brokers' ids.
@@ -262,6 +273,8 @@ impl Model {
             values: BTreeMap::new(),
             partitions: (0..count).map(partition).collect(),
         });
+        self.note_ids();
+        self.note_topic(id);
         id
     }
 
@@ -285,6 +298,7 @@ impl Model {
                 log: log::PartitionLog::default(),
             });
         }
+        self.note_topic(id);
     }
 
     /// Deletes a topic with everything that groups know of it.
@@ -295,6 +309,7 @@ impl Model {
         for group in self.groups.values_mut() {
             group.forget_topic(&self.topics);
         }
+        self.journal.note(|| Entry::TopicDeleted { topic_id: id });
     }
 
     /// Moves a partition to another leader; share partitions are loaded anew there.
@@ -304,6 +319,7 @@ impl Model {
         };
         partition.leader = leader;
         partition.leader_epoch += 1;
+        self.note_topic(place.0);
         self.reload(place);
     }
 
@@ -327,6 +343,7 @@ impl Model {
             if let Some(partition) = self.topics.partition_mut(place) {
                 partition.leader_epoch += 1;
             }
+            self.note_topic(place.0);
             self.reload(place);
         }
     }
@@ -339,8 +356,9 @@ impl Model {
     }
 
     /// A producer id that nobody has.
-    pub(crate) const fn next_producer_id(&mut self) -> i64 {
+    pub(crate) fn next_producer_id(&mut self) -> i64 {
         self.last_producer_id += 1;
+        self.note_ids();
         self.last_producer_id
     }
 

@@ -20,13 +20,26 @@ pub enum Sequenced {
     Duplicate(Appended),
 }
 
-#[derive(Debug, Clone)]
-struct Producer {
-    epoch: i16,
-    /// The last batches: first and last sequence number, and where they went.
-    batches: VecDeque<(i32, i32, Appended)>,
+/// What is known of one producer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Producer {
+    /// Its epoch.
+    pub epoch: i16,
+    /// The last batches.
+    pub batches: VecDeque<Sequence>,
     /// First offset of the open transaction.
-    open_from: Option<i64>,
+    pub open_from: Option<i64>,
+}
+
+/// A batch with sequence numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sequence {
+    /// Of its first record.
+    pub first: i32,
+    /// Of its last record.
+    pub last: i32,
+    /// Where it went.
+    pub appended: Appended,
 }
 
 /// The producers of one partition.
@@ -58,12 +71,12 @@ impl ProducerState {
                 Err(ErrorCode::OutOfOrderSequenceNumber)
             };
         }
-        let same = |known: &&(i32, i32, Appended)| (known.0, known.1) == (first, last);
-        if let Some((.., appended)) = producer.batches.iter().find(same) {
-            return Ok(Sequenced::Duplicate(*appended));
+        let same = |known: &&Sequence| (known.first, known.last) == (first, last);
+        if let Some(known) = producer.batches.iter().find(same) {
+            return Ok(Sequenced::Duplicate(known.appended));
         }
         match producer.batches.back() {
-            Some((_, before, _)) if after(*before, 1) != first => {
+            Some(before) if after(before.last, 1) != first => {
                 Err(ErrorCode::OutOfOrderSequenceNumber)
             }
             _ => Ok(Sequenced::New),
@@ -81,7 +94,11 @@ impl ProducerState {
         }
         let producer = self.producer(batch.producer_id(), batch.producer_epoch());
         let (first, last) = sequences(batch);
-        producer.batches.push_back((first, last, appended));
+        producer.batches.push_back(Sequence {
+            first,
+            last,
+            appended,
+        });
         if producer.batches.len() > BATCHES_REMEMBERED {
             producer.batches.pop_front();
         }
@@ -96,8 +113,10 @@ impl ProducerState {
             .producers
             .iter()
             .filter(|(_, producer)| producer.open_from.is_none());
-        let last_write =
-            |producer: &Producer| producer.batches.back().map(|(.., at)| at.base_offset);
+        let last_write = |producer: &Producer| {
+            let last = producer.batches.back();
+            last.map(|last| last.appended.base_offset)
+        };
         let oldest = closed
             .min_by_key(|(_, producer)| last_write(producer))
             .map(|(id, _)| *id);
@@ -125,6 +144,11 @@ impl ProducerState {
         self.producer(producer_id, epoch).open_from.take()
     }
 
+    /// The producers by id.
+    pub fn iter(&self) -> impl Iterator<Item = (i64, &Producer)> {
+        self.producers.iter().map(|(id, producer)| (*id, producer))
+    }
+
     /// The first offset of any open transaction.
     #[must_use]
     pub fn first_open_offset(&self) -> Option<i64> {
@@ -132,6 +156,14 @@ impl ProducerState {
             .values()
             .filter_map(|producer| producer.open_from)
             .min()
+    }
+}
+
+impl FromIterator<(i64, Producer)> for ProducerState {
+    fn from_iter<T: IntoIterator<Item = (i64, Producer)>>(producers: T) -> Self {
+        Self {
+            producers: producers.into_iter().collect(),
+        }
     }
 }
 

@@ -317,6 +317,7 @@ impl Model {
                 .acquire(now, &terms, &rules.limits, read.fetch_offset, &borders);
         if !aborted.is_empty() {
             acquired.ranges = loaded.partition.archive_aborted(&acquired.ranges, &aborted);
+            self.note_share_state(&wait.group_id, read.place);
         }
         self.watch_locks(&wait.group_id, read.place);
         if acquired.count > 0 {
@@ -492,7 +493,11 @@ impl Model {
         let Some(loaded) = group.and_then(|group| group.loaded.get_mut(&place)) else {
             return;
         };
+        let is_written = !settlement.is_empty();
         let outcome = loaded.partition.settle(settlement, &rules.limits);
+        if is_written {
+            self.note_share_state(group_id, place);
+        }
         self.history.note(now, || Event::Acknowledged {
             group_id: group_id.clone(),
             member_id: member_id.clone(),
@@ -524,6 +529,7 @@ impl Model {
             };
             let released = loaded.partition.release_member(&key.1, &rules.limits);
             if !released.ranges.is_empty() {
+                self.note_share_state(&key.0, *place);
                 self.touched.insert(*place);
                 self.bury(now, &key.0, *place, &released.lost, &rules);
                 self.history.note(now, || Event::Released {
@@ -567,6 +573,7 @@ impl Model {
         loaded.timer = None;
         let released = loaded.partition.expire(now, &rules.limits);
         if !released.ranges.is_empty() {
+            self.note_share_state(group_id, place);
             self.touched.insert(place);
             self.bury(now, group_id, place, &released.lost, &rules);
             self.history.note(now, || Event::Expired {

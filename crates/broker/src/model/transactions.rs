@@ -17,21 +17,21 @@ pub type ProducerEpoch = (i64, i16);
 
 /// One transactional id.
 #[derive(Debug, Clone)]
-struct Transaction {
-    producer: ProducerEpoch,
-    timeout: Duration,
+pub(super) struct Transaction {
+    pub(super) producer: ProducerEpoch,
+    pub(super) timeout: Duration,
     /// When the open transaction began, and its partitions.
-    open: Option<(Instant, BTreeSet<Place>)>,
+    pub(super) open: Option<(Instant, BTreeSet<Place>)>,
 }
 
 /// The transactional ids of a cluster.
 #[derive(Debug, Clone, Default)]
 pub struct Transactions {
-    by_id: BTreeMap<String, Transaction>,
+    pub(super) by_id: BTreeMap<String, Transaction>,
 }
 
 impl Transactions {
-    /// Makes partitions part of the open transaction, or opens one.
+    /// Makes partitions part of the open transaction, or opens one; returns whether any is new to it.
     ///
     /// # Errors
     /// INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED.
@@ -41,13 +41,15 @@ impl Transactions {
         id: &str,
         producer: ProducerEpoch,
         places: impl IntoIterator<Item = Place>,
-    ) -> Result<(), ErrorCode> {
+    ) -> Result<bool, ErrorCode> {
         let transaction = self.check(id, producer)?;
+        let was_open = transaction.open.is_some();
         let (_, open) = transaction
             .open
             .get_or_insert_with(|| (now, BTreeSet::new()));
+        let count = open.len();
         open.extend(places);
-        Ok(())
+        Ok(!was_open || open.len() > count)
     }
 
     /// Whether a partition is part of the producer's open transaction.
@@ -81,6 +83,24 @@ impl Transactions {
 }
 
 impl Model {
+    /// Makes partitions part of the open transaction, or opens one.
+    ///
+    /// # Errors
+    /// As [`Transactions::add`].
+    pub(crate) fn add_to_transaction(
+        &mut self,
+        now: Instant,
+        id: &str,
+        producer: ProducerEpoch,
+        places: impl IntoIterator<Item = Place>,
+    ) -> Result<(), ErrorCode> {
+        if self.transactions.add(now, id, producer, places)? {
+            self.note_transaction(id);
+            self.watch_transaction(id);
+        }
+        Ok(())
+    }
+
     /// Gives a transactional id its producer id and a new epoch; an open transaction of an older
     /// producer is aborted.
     ///
@@ -124,6 +144,7 @@ impl Model {
             open: None,
         };
         self.transactions.by_id.insert(id.to_owned(), transaction);
+        self.note_transaction(id);
         Ok(producer)
     }
 
@@ -168,6 +189,7 @@ impl Model {
         if let Some(transaction) = self.transactions.by_id.get_mut(id) {
             transaction.producer = next;
         }
+        self.note_transaction(id);
         Ok(next)
     }
 
@@ -194,7 +216,7 @@ impl Model {
     }
 
     /// Sets a timer for the end of an open transaction.
-    pub(crate) fn watch_transaction(&mut self, id: &str) {
+    pub(super) fn watch_transaction(&mut self, id: &str) {
         let known = self.transactions.by_id.get(id);
         let end = known.and_then(|known| Some(known.open.as_ref()?.0 + known.timeout));
         if let Some(end) = end {
@@ -209,10 +231,12 @@ impl Model {
             return;
         };
         if let Some(marker) = marker(unix_ms, producer, commits) {
+            let before = partition.log.bounds();
             let appended = partition.log.append(&marker, partition.leader_epoch, None);
             partition
                 .log
                 .end_transaction(producer.0, producer.1, appended.base_offset, commits);
+            self.note_log(place, before);
             self.touch(place);
         }
     }

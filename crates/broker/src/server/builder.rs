@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,6 +12,7 @@ use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
+use super::folder::{Folder, FolderError};
 use super::limits::ServerLimits;
 use super::shared::{Shared, now};
 use super::{Broker, listen, tick};
@@ -47,6 +49,9 @@ pub enum StartError {
     /// Faults that this cluster can't have: every line that is wrong.
     #[error("faults: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Faults(Vec<ScriptError>),
+    /// The folder for its state can't be used.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
 }
 
 /// Describes a cluster.
@@ -63,6 +68,7 @@ pub struct BrokerBuilder {
     users: BTreeMap<String, String>,
     seed: Option<u64>,
     faults: FaultScript,
+    dir: Option<PathBuf>,
     limits: ServerLimits,
 }
 
@@ -79,6 +85,7 @@ impl Default for BrokerBuilder {
             users: BTreeMap::new(),
             seed: None,
             faults: FaultScript::default(),
+            dir: None,
             limits: ServerLimits::default(),
         }
     }
@@ -109,7 +116,7 @@ impl BrokerBuilder {
         self
     }
 
-    /// Makes a topic at the start.
+    /// Makes a topic at the start, unless [`dir`](Self::dir) has it already.
     pub fn topic(mut self, name: impl Into<String>, partitions: i32) -> Self {
         self.topics.push((name.into(), partitions));
         self
@@ -151,6 +158,23 @@ impl BrokerBuilder {
         self
     }
 
+    /// Keeps everything in this folder, which is made where it isn't there, and goes on from what is in
+    /// it. Without, everything is in memory alone.
+    ///
+    /// Topics with their ids and configurations, batches, producers and transactions, groups with their
+    /// share state survive the end of the process, also by `kill -9`: they are written before they are
+    /// acknowledged. Members have to join anew, and what they held is available again. As Kafka by
+    /// default, the broker doesn't force the disk (`fsync`): when the whole machine goes down, the last
+    /// seconds may be lost.
+    ///
+    /// What the builder says is set again at each start: [`set`](Self::set) and [`group`](Self::group)
+    /// win over what was altered at run time. Where the folder can't be written any more, as on a full
+    /// disk, requests are refused with KAFKA_STORAGE_ERROR until it can.
+    pub fn dir(mut self, path: impl Into<PathBuf>) -> Self {
+        self.dir = Some(path.into());
+        self
+    }
+
     /// What clients can make it use.
     pub const fn limits(mut self, limits: ServerLimits) -> Self {
         self.limits = limits;
@@ -186,11 +210,11 @@ impl BrokerBuilder {
             .values()
             .map(|(host, port)| format!("{host}:{port}"));
         let bootstrap = bootstrap.collect::<Vec<_>>().join(",");
-        let mut model = self.model(brokers)?;
+        let (mut model, folder) = self.model(brokers)?;
         self.faults.check(&model).map_err(StartError::Faults)?;
         model.faults.seed(self.faults.seed);
         model.script(now(), self.faults.rules.into_iter().map(|(_, rule)| rule));
-        let shared = Arc::new(Shared::new(model, self.limits));
+        let shared = Arc::new(Shared::new(model, folder, self.limits));
         let mut tasks = JoinSet::new();
         tasks.spawn(tick(Arc::clone(&shared)));
         let mut addresses = Vec::new();
@@ -223,7 +247,11 @@ impl BrokerBuilder {
         Ok((listener, address))
     }
 
-    fn model(&self, brokers: BTreeMap<BrokerId, (String, u16)>) -> Result<Model, StartError> {
+    /// The model, and the folder where it is kept.
+    fn model(
+        &self,
+        brokers: BTreeMap<BrokerId, (String, u16)>,
+    ) -> Result<(Model, Option<Folder>), StartError> {
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
@@ -238,13 +266,26 @@ impl BrokerBuilder {
                 log_bytes_max: self.limits.log_bytes_max,
             },
         );
+        let folder = self.dir.as_ref();
+        let mut folder = folder
+            .map(|dir| Folder::open(dir, &mut model, now()))
+            .transpose()?;
+        self.apply(&mut model)?;
+        if let Some(folder) = &mut folder {
+            folder.write(&mut model, now());
+        }
+        Ok((model, folder))
+    }
+
+    /// Sets what was asked for.
+    fn apply(&self, model: &mut Model) -> Result<(), StartError> {
         for (key, value) in &self.values {
             let changed = model.configs.changed(
                 keys::BROKER,
                 &model.configs.broker,
                 &[(key, Change::Set(value))],
             );
-            model.configs.broker = changed.map_err(StartError::Config)?;
+            model.set_broker_values(changed.map_err(StartError::Config)?);
         }
         for (group_id, key, value) in &self.groups {
             let none = Values::new();
@@ -253,7 +294,7 @@ impl BrokerBuilder {
                 .configs
                 .changed(keys::GROUP, values, &[(key, Change::Set(value))]);
             let values = changed.map_err(StartError::Config)?;
-            model.configs.groups.insert(group_id.clone(), values);
+            model.set_group_values(group_id, values);
         }
         for (name, partitions) in &self.topics {
             let refused = |why: String| StartError::Topic {
@@ -264,8 +305,10 @@ impl BrokerBuilder {
             if !(1..=10_000).contains(partitions) {
                 return Err(refused(format!("{partitions} partitions")));
             }
-            model.create_topic(name, *partitions, 1);
+            if model.topics.named(name).is_none() {
+                model.create_topic(name, *partitions, 1);
+            }
         }
-        Ok(model)
+        Ok(())
     }
 }

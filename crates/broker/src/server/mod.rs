@@ -2,6 +2,7 @@
 
 mod builder;
 mod connection;
+mod folder;
 mod limits;
 mod memory;
 mod shared;
@@ -17,6 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 pub use builder::{BrokerBuilder, StartError};
+pub use folder::FolderError;
 pub use limits::ServerLimits;
 
 use self::memory::MemoryConnector;
@@ -110,6 +112,12 @@ impl Broker {
     /// Moves a partition to another leader.
     pub fn move_leader(&self, place: Place, leader: BrokerId) {
         self.model(|model| model.move_leader(place, leader));
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        self.shared.close();
     }
 }
 

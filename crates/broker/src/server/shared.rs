@@ -8,6 +8,7 @@ use bytes::Bytes;
 use sharegroup_wire::BrokerId;
 use tokio::sync::{Notify, Semaphore, mpsc};
 
+use super::folder::Folder;
 use super::limits::ServerLimits;
 use crate::model::{LinkId, Model, Output};
 
@@ -27,9 +28,13 @@ const TOLD_MAX: usize = 8;
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) model: Model,
+    /// Where the model's state is kept; nowhere, as a rule.
+    folder: Option<Folder>,
     roads: BTreeMap<LinkId, mpsc::Sender<Told>>,
     /// When the timer's task will look.
     armed: Option<Instant>,
+    /// The cluster has ended: nobody is told anything any more.
+    is_over: bool,
 }
 
 /// What all tasks share.
@@ -51,11 +56,13 @@ pub(super) fn now() -> Instant {
 }
 
 impl Shared {
-    pub(super) fn new(model: Model, limits: ServerLimits) -> Self {
+    pub(super) fn new(model: Model, folder: Option<Folder>, limits: ServerLimits) -> Self {
         Self {
             state: Mutex::new(State {
                 model,
+                folder,
                 roads: BTreeMap::new(),
+                is_over: false,
                 armed: None,
             }),
             rearm: Notify::new(),
@@ -72,7 +79,7 @@ impl Shared {
     /// Does something with the model and tells the connections what came of it.
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut Model, Instant) -> R) -> R {
         let mut state = self.state();
-        let result = act(&mut state.model, now());
+        let result = state.act(act);
         state.deliver();
         let next = state.model.poll_timeout();
         let is_earlier = next.is_some_and(|next| state.armed.is_none_or(|armed| next < armed));
@@ -92,6 +99,14 @@ impl Shared {
         (link, receiver)
     }
 
+    /// The cluster ends, though some tasks may be at work for a moment yet. Its folder is free.
+    pub(super) fn close(&self) {
+        let mut state = self.state();
+        state.is_over = true;
+        state.folder = None;
+        state.roads.clear();
+    }
+
     /// A connection's task ends.
     pub(super) fn end(&self, link: LinkId) {
         self.state().roads.remove(&link);
@@ -108,7 +123,22 @@ impl Shared {
 }
 
 impl State {
+    /// What comes of it is written before anybody hears of it.
+    fn act<R>(&mut self, act: impl FnOnce(&mut Model, Instant) -> R) -> R {
+        let now = now();
+        let Some(folder) = &mut self.folder else {
+            return act(&mut self.model, now);
+        };
+        folder.retry(&mut self.model);
+        let result = act(&mut self.model, now);
+        folder.write(&mut self.model, now);
+        result
+    }
+
     fn deliver(&mut self) {
+        if self.is_over {
+            self.roads.clear();
+        }
         while let Some(output) = self.model.poll_output() {
             let (link, told) = match output {
                 Output::Send { link, frame } => (link, Told::Send(frame)),

@@ -5,9 +5,12 @@ pub mod keys;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use sharegroup_wire::TopicId;
 use sharegroup_wire::record::TimestampType;
 
 use self::keys::{Allowed, Key, ValueType, broker_default};
+use super::Model;
+use super::journal::{Entry, value_list};
 use super::log::LogRules;
 use super::share_partition::Limits;
 
@@ -251,6 +254,37 @@ impl Configs {
                 Err(format!("{name}: DLQ topic name must not start with '__'"))
             }
             _ => Ok(()),
+        }
+    }
+}
+
+impl Model {
+    /// Gives the brokers another configuration; nothing is checked.
+    pub fn set_broker_values(&mut self, values: Values) {
+        self.journal.note(|| Entry::BrokerConfig {
+            values: value_list(&values),
+        });
+        self.configs.broker = values;
+    }
+
+    /// Gives a group another configuration; nothing is checked.
+    pub fn set_group_values(&mut self, group_id: &str, values: Values) {
+        self.journal.note(|| Entry::GroupConfig {
+            group_id: group_id.to_owned(),
+            values: value_list(&values),
+        });
+        if values.is_empty() {
+            self.configs.groups.remove(group_id);
+        } else {
+            self.configs.groups.insert(group_id.to_owned(), values);
+        }
+    }
+
+    /// Gives a topic another configuration; nothing is checked.
+    pub fn set_topic_values(&mut self, id: TopicId, values: Values) {
+        if let Some(topic) = self.topics.get_mut(id) {
+            topic.values = values;
+            self.note_topic(id);
         }
     }
 }

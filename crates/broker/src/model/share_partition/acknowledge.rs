@@ -74,6 +74,14 @@ pub struct Settlement {
     renewed: AckOutcome,
 }
 
+impl Settlement {
+    /// Whether it settles nothing: at most, locks were renewed.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+}
+
 /// A change that waits until the whole request has been looked at.
 #[derive(Debug)]
 struct Change {

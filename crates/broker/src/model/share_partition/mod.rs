@@ -19,6 +19,7 @@ mod acknowledge;
 mod acquire;
 mod in_flight;
 mod release;
+mod stored;
 #[cfg(test)]
 mod tests;
 
@@ -30,8 +31,9 @@ pub use acknowledge::{AckError, AckOutcome, Settlement, check_batches};
 pub use acquire::{AcquireMode, AcquireTerms, Acquired};
 pub use in_flight::{InFlight, RecordState};
 pub use release::Released;
+pub use stored::{StoredRange, StoredRecordState, StoredState};
 
-use in_flight::{InFlightBatch, Tracking};
+use in_flight::InFlightBatch;
 
 /// The group's settings that bear on its share partitions; may differ from call to call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -219,33 +221,6 @@ impl SharePartition {
             || self.in_flight_count() < limits.record_locks_max
     }
 
-    /// Another leader takes over, or the broker starts anew: what was acquired is available, and
-    /// those attempts are forgotten, since acquisitions are never stored.
-    pub fn reload(&mut self) {
-        let mut batches = BTreeMap::new();
-        let records: Vec<_> = self
-            .records()
-            .map(|(offset, r)| (offset, r.clone()))
-            .collect();
-        for (offset, mut record) in records {
-            if matches!(record.state, RecordState::Acquired { .. }) {
-                record.state = RecordState::Available;
-                record.delivery_count -= 1;
-            }
-            // What was never stored is no longer in flight.
-            if record.state == RecordState::Available && record.delivery_count <= 0 {
-                continue;
-            }
-            append_to_run(&mut batches, offset, record);
-        }
-        self.in_flight = batches;
-        self.locks.clear();
-        self.look_back = true;
-        let last = self.in_flight.last_key_value();
-        self.end_offset = last.map_or(self.start_offset, |(_, batch)| batch.last_offset);
-        self.advance();
-    }
-
     /// The log begins at `log_start_offset` now: what was below is gone.
     pub fn cut_front(&mut self, log_start_offset: i64) {
         if log_start_offset <= self.start_offset {
@@ -312,21 +287,4 @@ impl SharePartition {
     fn watch_lock(&mut self, end: Instant, first_offset: i64) {
         self.locks.push(Reverse((end, first_offset)));
     }
-}
-
-/// Adds an offset to the last range if it continues it in the same state, as the share coordinator
-/// joins what it stores.
-fn append_to_run(batches: &mut BTreeMap<i64, InFlightBatch>, offset: i64, record: InFlight) {
-    if let Some(mut last) = batches.last_entry()
-        && last.get().last_offset + 1 == offset
-        && matches!(&last.get().tracking, Tracking::Whole(state) if *state == record)
-    {
-        last.get_mut().last_offset = offset;
-        return;
-    }
-    let batch = InFlightBatch {
-        last_offset: offset,
-        tracking: Tracking::Whole(record),
-    };
-    batches.insert(offset, batch);
 }

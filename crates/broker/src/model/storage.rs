@@ -1,0 +1,68 @@
+//! What the model does while its journal can't be written: nothing that a restart would undo is told
+//! to anybody.
+
+use std::time::Instant;
+
+use sharegroup_wire::ErrorCode;
+
+use super::links::Call;
+use super::{LinkId, Model, Output};
+use crate::api::{Answer, Incoming};
+
+/// APIs that are answered all the same: how clients find brokers and log in.
+const WITHOUT_STORAGE: [i16; 6] = [3, 10, 17, 18, 36, 60];
+
+impl Model {
+    /// The entries that were taken last could not be written: each answer that waits to be polled
+    /// becomes KAFKA_STORAGE_ERROR, and so does every request that comes until
+    /// [`storage_is_back`](Self::storage_is_back). The changes stay in the model: their entries
+    /// have to be written before any later ones.
+    pub fn refuse_outputs(&mut self, now: Instant) {
+        self.is_storage_down = true;
+        for output in std::mem::take(&mut self.outputs) {
+            match output {
+                Output::Send { link, .. } => self.refuse_asked(now, link),
+                Output::Close { .. } => self.outputs.push_back(output),
+            }
+        }
+    }
+
+    /// All entries are written.
+    pub const fn storage_is_back(&mut self) {
+        self.is_storage_down = false;
+    }
+
+    /// Whether a request is to be refused before it is looked at.
+    pub(super) fn needs_storage(&self, api_key: i16) -> bool {
+        self.is_storage_down && !WITHOUT_STORAGE.contains(&api_key)
+    }
+
+    /// Answers a connection's latest request with an error. Where it had a second answer coming, or
+    /// none of its own, the connection is closed.
+    fn refuse_asked(&mut self, now: Instant, id: LinkId) {
+        let frame = self.links.get_mut(&id).and_then(|link| link.asked.take());
+        let request = frame.and_then(|frame| Incoming::read(&frame).ok());
+        let refused = request.and_then(|request| {
+            let call = self.call(now, id, &request)?;
+            request.refuse(&call, ErrorCode::KafkaStorageError).ok()
+        });
+        match refused {
+            Some(Answer::Now(frame)) => self.outputs.push_back(Output::Send { link: id, frame }),
+            _ => self.close(now, id),
+        }
+    }
+
+    /// What a handler knows of a request besides its body.
+    pub(super) fn call(&self, now: Instant, id: LinkId, request: &Incoming) -> Option<Call> {
+        let link = self.links.get(&id)?;
+        Some(Call {
+            now,
+            link: id,
+            broker: link.broker,
+            version: request.header.api_version,
+            correlation_id: request.header.correlation_id,
+            client_id: request.header.client_id.clone().unwrap_or_default(),
+            peer: link.peer.clone(),
+        })
+    }
+}
