@@ -7,8 +7,8 @@ mod security;
 
 use std::time::Duration;
 
-use security::Authority;
 use security::broker::{Broker, MECHANISMS, client, sasl, ssl};
+use security::{Authority, Log};
 use sharegroup_consumer::admin::Admin;
 use sharegroup_consumer::client::ClientConfig;
 use sharegroup_consumer::producer::{Producer, ProducerConfig, ProducerRecord};
@@ -18,9 +18,16 @@ use sharegroup_wire::net::ConnectError;
 use sharegroup_wire::net::sasl::SaslError;
 use sharegroup_wire::net::tls::TlsError;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 const RECORDS: usize = 100;
+
+/// One every fifth of a session.
+const SLOW_RECORDS: usize = 30;
+
+/// Length of the broker's sessions in B-110, in milliseconds. Default 3000; `cargo xtask prove sessions`
+/// sets 10,000.
+const SESSION_MS: &str = "SESSION_MS";
 
 fn config(port: u16, keys: &[(&'static str, String)]) -> ClientConfig {
     let mut config = ClientConfig::new(&format!("127.0.0.1:{port}")).unwrap();
@@ -31,20 +38,27 @@ fn config(port: u16, keys: &[(&'static str, String)]) -> ClientConfig {
     config
 }
 
-/// Produces and consumes over one way, and sees each record acknowledged.
-async fn consumes(name: String, config: ClientConfig, admin: Admin) {
-    let topic = name.to_lowercase().replace(' ', "-");
-    admin.create_topic(&topic, 1, -1, &[]).await.unwrap();
-    admin
-        .set_group_config(&topic, "share.auto.offset.reset", "earliest")
-        .await
-        .unwrap();
-    let producer = Producer::new(ProducerConfig::new(config.clone()));
-    for number in 0..RECORDS {
-        let record = ProducerRecord::new(&*topic).value(format!("{number}"));
+/// A topic, and a group that begins at its start.
+async fn create(admin: &Admin, topic: &str) {
+    admin.create_topic(topic, 1, -1, &[]).await.unwrap();
+    let earliest = admin.set_group_config(topic, "share.auto.offset.reset", "earliest");
+    earliest.await.unwrap();
+}
+
+async fn produce(config: ClientConfig, topic: &str, records: usize) {
+    let producer = Producer::new(ProducerConfig::new(config));
+    for number in 0..records {
+        let record = ProducerRecord::new(topic).value(format!("{number}"));
         drop(producer.send(record).await.unwrap());
     }
     producer.close(Duration::from_secs(30)).await.unwrap();
+}
+
+/// Produces and consumes over one way, and sees each record acknowledged.
+async fn consumes(name: String, config: ClientConfig, admin: Admin) {
+    let topic = name.to_lowercase().replace(' ', "-");
+    create(&admin, &topic).await;
+    produce(config.clone(), &topic, RECORDS).await;
 
     let builder = ShareConsumer::builder_with(config).group_id(&topic);
     let mut consumer = builder.topics([&topic]).build().await;
@@ -215,4 +229,40 @@ async fn wrong_certificates_are_named(broker: &Broker) {
     let builder = ShareConsumer::builder_with(config(broker.ssl, &keys)).group_id("g");
     let error = builder.topics(["t"]).build().await.unwrap_err();
     assert!(matches!(error, OpenError::Config(_)), "{error}");
+}
+
+/// Each connection authenticates again at least five times, none is cut, and no record comes twice.
+#[tokio::test]
+async fn b_110_slow_consumption_outlives_the_sessions_of_its_connections() {
+    let session_ms = std::env::var(SESSION_MS).unwrap_or_else(|_| "3000".to_owned());
+    let session = Duration::from_millis(session_ms.parse().unwrap());
+    let started = Broker::start_with(|kafka| kafka.set("connections.max.reauth.ms", session_ms));
+    let Some(broker) = started else {
+        return;
+    };
+    let keys = sasl("SASL_PLAINTEXT", "SCRAM-SHA-512", "alice-secret");
+    let config = config(broker.sasl_plaintext, &keys);
+    create(&Admin::new(config.clone()), "slow").await;
+    produce(config.clone(), "slow", SLOW_RECORDS).await;
+
+    let (log, _guard) = Log::start();
+    let builder = ShareConsumer::builder_with(config).group_id("slow");
+    let builder = builder.topics(["slow"]).max_poll_records(1);
+    // On this thread, whose log is kept.
+    let mut consumer = builder.driver_on_current().build().await.unwrap();
+    for offset in 0..SLOW_RECORDS {
+        let batch = consumer.poll().await.unwrap().unwrap();
+        let record = batch.record(0).unwrap();
+        assert_eq!((record.offset, record.delivery_count), (offset as i64, 1));
+        // The broker's clock can't be paused.
+        sleep(session / 5).await;
+        batch.accept();
+        assert!(consumer.commit().await.unwrap().is_ok());
+    }
+    let renewals = log.count("Authenticated again.");
+    let connections = log.count(" message=Connected.");
+    println!("{connections} connections authenticated again {renewals} times");
+    assert!(connections <= 3, "{connections} connections");
+    assert!(renewals >= 5 * connections, "{renewals} renewals");
+    consumer.close(Duration::from_secs(10)).await.unwrap();
 }

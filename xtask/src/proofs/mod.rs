@@ -26,7 +26,20 @@ pub(crate) const PROOFS: &[Stage] = &[
         what: "records/s, CPU and memory of a drain into files beside Kafka's ShareConsumerPerformance",
         run: drain::prove,
     },
+    Stage {
+        name: "sessions",
+        what: "a slow consumer outlives SASL sessions of 10 s for a minute: nothing cut, nothing twice (B-110)",
+        run: sessions,
+    },
 ];
+
+fn sessions(context: &Context) -> anyhow::Result<Count> {
+    let package = ["test", "--package", "sharegroup-consumer"];
+    let test = ["--test", "real_security", "b_110", "--", "--nocapture"];
+    let mut command = context.cargo(package.into_iter().chain(test));
+    command.env("SESSION_MS", "10000");
+    context.cargo_test(&mut command)
+}
 
 /// The supported versions of Kafka and the level of `share.version` each is started with.
 const VERSIONS: [(&str, u16); 4] = [("4.1.2", 1), ("4.2.1", 1), ("4.3.1", 1), ("4.4.0", 2)];
