@@ -3,7 +3,7 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::exit::EXIT_CODES;
-use crate::{consume, produce, quickstart, run, topics};
+use crate::{broker, consume, produce, quickstart, run, topics};
 
 /// Moves records from Kafka share groups (KIP-932) into sinks; no JVM, Kafka Connect's files
 #[derive(Debug, Parser)]
@@ -24,7 +24,8 @@ pub(crate) struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  sharegroup quickstart                              see it work, from a real Kafka to files
+  sharegroup quickstart                              see it work, from a broker to files
+  sharegroup broker --topic orders:4                 a broker on localhost:9092 for trying things out
   sharegroup run worker.properties sink.properties   the work; files as for connect-standalone
   sharegroup consume --topic orders                  print a topic as a member of a share group
   sharegroup produce --topic orders < lines.txt      one record per line
@@ -41,6 +42,7 @@ pub(crate) enum Command {
     /// Create, list, describe and delete topics
     #[command(subcommand)]
     Topics(topics::TopicsCommand),
+    Broker(broker::BrokerArgs),
     Quickstart(quickstart::QuickstartArgs),
     /// Print the version
     Version,
@@ -51,7 +53,7 @@ impl Command {
     pub(crate) const fn log_level(&self) -> &'static str {
         match self {
             Self::Run(_) => "info",
-            // A Kafka that has just started refuses much at first.
+            // A real Kafka that has just started refuses much at first.
             Self::Quickstart(_) => "error",
             _ => "warn",
         }

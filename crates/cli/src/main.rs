@@ -1,12 +1,15 @@
 //! The program `sharegroup`: moves records of Kafka share groups into sinks, and the small commands around that.
 
 mod args;
+mod broker;
 mod client;
 mod consume;
 mod duration;
+mod embedded;
 mod exit;
 mod logs;
 mod number;
+mod process;
 mod produce;
 mod quickstart;
 mod run;
@@ -75,6 +78,7 @@ async fn dispatch(
         Command::Consume(args) => consume::run(args, screen, signals).await,
         Command::Produce(args) => produce::run(args, screen, signals).await,
         Command::Topics(command) => topics::run(command, screen, signals).await,
+        Command::Broker(args) => broker::run(args, screen, signals).await,
         Command::Quickstart(args) => quickstart::run(args, screen, signals).await,
         Command::Version => {
             screen::print(concat!("sharegroup ", env!("CARGO_PKG_VERSION"), "\n"))?;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use sharegroup_broker::{Broker, BrokerBuilder};
 use sharegroup_consumer::admin::Admin;
 use sharegroup_consumer::{
     Acknowledge, AcquireMode, CommitReport, PollError, ShareBatch, ShareConsumer,
@@ -18,6 +19,7 @@ use tokio::time::timeout;
 
 use crate::args::key_value;
 use crate::client::{ClientArgs, ClientSettings};
+use crate::embedded::{self, Place};
 use crate::exit::{Exit, Problems};
 use crate::number;
 use crate::screen::Screen;
@@ -71,6 +73,13 @@ pub(crate) struct ConsumeArgs {
     /// Release what is printed: it comes again, as often as the group's delivery limit allows
     #[arg(long)]
     release: bool,
+    /// Be the cluster, too, to try things out without one: an embedded broker with the topics
+    ///
+    /// It listens where --bootstrap-server says, on this machine, with 4 partitions a topic, and
+    /// is gone when this command ends. New groups start at the first record. Write to it from
+    /// another terminal with `sharegroup produce --topic TOPIC`, or with Kafka's own tools.
+    #[arg(long, verbatim_doc_comment)]
+    embedded: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -78,7 +87,8 @@ Examples:
   sharegroup consume --topic orders --from-beginning --timeout-ms 5000
   sharegroup consume --topic orders --group billing --property print.key=true --property print.delivery=true
   sharegroup consume --topic orders --max-messages 10 | jq .customer
-  sharegroup consume --topic orders --consumer-property max.poll.records=50";
+  sharegroup consume --topic orders --consumer-property max.poll.records=50
+  sharegroup consume --topic orders --embedded         needs no cluster; write to it from another terminal";
 
 /// Keys of `--consumer-property` besides the client's.
 const KEYS: [&str; 8] = [
@@ -105,6 +115,11 @@ pub(crate) async fn run(
     let format = record_format(&args, screen)?;
     let group_id = group_id(&args, &settings)?;
     let builder = builder(&args, &settings, &group_id)?;
+    let _broker = if args.embedded {
+        Some(start_broker(&args, &settings, &group_id, screen).await?)
+    } else {
+        None
+    };
     let opened = async {
         let admin = Admin::new(settings.client.clone());
         let notes = start::prepare(&admin, &group_id, &args.topics, args.from_beginning).await;
@@ -134,6 +149,26 @@ pub(crate) async fn run(
         tracing::info!("No record came for --timeout-ms.");
     }
     Ok(settled(&closed?, screen))
+}
+
+/// The cluster, for `--embedded`.
+async fn start_broker(
+    args: &ConsumeArgs,
+    settings: &ClientSettings,
+    group_id: &str,
+    screen: &Screen,
+) -> anyhow::Result<Broker> {
+    let at_the_beginning =
+        |builder: BrokerBuilder| builder.group(group_id, "share.auto.offset.reset", "earliest");
+    let place = Place {
+        client: &settings.client,
+        setting: "--bootstrap-server",
+    };
+    let broker = embedded::start_for(&place, &args.topics, at_the_beginning, screen).await?;
+    let topics = args.topics.iter();
+    let commands = topics.map(|topic| format!("produce --topic {topic}"));
+    embedded::note_commands(commands, &broker, screen);
+    Ok(broker)
 }
 
 /// Says which acknowledgements did not count.

@@ -17,6 +17,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use crate::args::key_value;
 use crate::client::ClientArgs;
 use crate::duration;
+use crate::embedded::{self, Place};
 use crate::exit::{Exit, Problems};
 use crate::number::{count, per_second, plural};
 use crate::screen::Screen;
@@ -61,6 +62,13 @@ pub(crate) struct ProduceArgs {
     /// Only `all` (-1) is offered: a record counts when all in-sync replicas have it
     #[arg(long, value_name = "all", default_value = "all", alias = "request-required-acks", value_parser = ["all", "-1"], allow_hyphen_values = true)]
     acks: String,
+    /// Be the cluster, too, to try things out without one: an embedded broker with the topic
+    ///
+    /// It listens where --bootstrap-server says, on this machine, with 4 partitions. When
+    /// everything is written it runs on until Ctrl-C, so that it can be read from another
+    /// terminal with `sharegroup consume --topic TOPIC --from-beginning`; then it is gone.
+    #[arg(long, verbatim_doc_comment)]
+    embedded: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -68,7 +76,8 @@ Examples:
   sharegroup produce --topic orders --file orders.jsonl --compression zstd
   seq 1000000 | sharegroup produce --topic numbers
   printf 'k1:v1\\nk2:v2\\n' | sharegroup produce --topic pairs --key-separator :
-  sharegroup produce --topic orders --producer-property linger.ms=0 < orders.jsonl";
+  sharegroup produce --topic orders --producer-property linger.ms=0 < orders.jsonl
+  seq 1000 | sharegroup produce --topic numbers --embedded     needs no cluster; read it from another terminal";
 
 /// A codec, as Kafka's compression.type names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -104,6 +113,16 @@ pub(crate) async fn run(
         return Err(problems.into());
     }
     problems.show(screen);
+    let broker = if args.embedded {
+        let place = Place {
+            client: &config.client,
+            setting: "--bootstrap-server",
+        };
+        let topics = std::slice::from_ref(&args.topic);
+        Some(embedded::start_for(&place, topics, |builder| builder, screen).await?)
+    } else {
+        None
+    };
     let admin = Admin::new(config.client.clone());
     let found = tokio::select! {
         found = find_soon(&admin, &args.topic) => found?,
@@ -131,12 +150,19 @@ pub(crate) async fn run(
     }
     let mut feed = Feed {
         sender: Sender::new(config),
-        topic: args.topic,
+        topic: args.topic.clone(),
         start: Instant::now(),
         screen,
         shows_progress: !is_typed,
     };
-    feed.run(chunks, &signals, finish_within).await
+    let exit = feed.run(chunks, &signals, finish_within).await?;
+    if let Some(broker) = broker {
+        screen.note("The embedded broker runs on until Ctrl-C.");
+        let command = format!("consume --topic {} --from-beginning", args.topic);
+        embedded::note_commands([command], &broker, screen);
+        signals.first().await;
+    }
+    Ok(exit)
 }
 
 async fn config(

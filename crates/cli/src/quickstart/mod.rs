@@ -1,39 +1,41 @@
-//! `quickstart`: a real Kafka, orders, a share group, files, and a count that matches.
+//! `quickstart`: a broker, orders, a share group, files, and a count that matches.
 
+mod cluster;
 mod orders;
 mod steps;
 
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, bail};
 use clap::Args;
 use sharegroup_consumer::admin::Admin;
 use sharegroup_consumer::client::ClientConfig;
 use sharegroup_consumer::producer::{ProducerConfig, ProducerRecord};
-use sharegroup_launcher::{DEFAULT_VERSION, Kafka, LaunchError, Tools};
 use sharegroup_sink::config::{Properties, load_properties};
 use tokio::time::Instant;
 
 use crate::duration;
 use crate::exit::{Exit, Problems};
 use crate::number::{count, per_second, plural};
+use crate::process;
 use crate::produce::Sender;
 use crate::run::{self, Ended, Ending, IdleOptions, Job, drive};
 use crate::screen::Screen;
-use crate::signals::{Sign, Signals};
+use crate::signals::Signals;
 
+use cluster::{Cluster, Kind, kafka_version};
 use orders::{Orders, Tally};
 use steps::Steps;
 
-/// See it work: a real Kafka, seeded orders, two tasks that write files, and the count
+/// See it work: a broker, seeded orders, two tasks that write files, and the count
 ///
-/// Needs Java 17 or newer, and Maven for Kafka's jars, which are fetched once and kept in
-/// ~/.cache/sharegroup. Kafka lives in a temporary folder, listens on 127.0.0.1 only and is
+/// The broker is the embedded one: in this process, in memory, on 127.0.0.1 only. With
+/// --broker kafka it is a real Apache Kafka in a temporary folder; that needs Java 17 or newer,
+/// and Maven for Kafka's jars, which are fetched once and kept in ~/.cache/sharegroup. Either is
 /// gone afterwards; the files stay. Ctrl-C ends it with code 130, and removes a temporary folder.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, after_help = EXAMPLES)]
@@ -53,13 +55,16 @@ pub(crate) struct QuickstartArgs {
     /// Tasks, each a member of the share group
     #[arg(long, default_value_t = 2, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
     tasks: u32,
-    /// Kafka's version: 4.1.2, 4.2.1, 4.3.1 or 4.4.0, for example
-    #[arg(long, default_value = DEFAULT_VERSION, value_name = "VERSION", value_parser = kafka_version)]
-    kafka_version: String,
-    /// The port of Kafka on 127.0.0.1; a free one when not given
+    /// The broker
+    #[arg(long, value_enum, default_value_t = Kind::Embedded, value_name = "BROKER")]
+    broker: Kind,
+    /// With --broker kafka, its version: 4.1.2, 4.2.1, 4.3.1 or 4.4.0 (default), for example
+    #[arg(long, value_name = "VERSION", value_parser = kafka_version)]
+    kafka_version: Option<String>,
+    /// The broker's port on 127.0.0.1; a free one when not given
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
-    /// Keep Kafka running until Ctrl-C, to try other commands on it
+    /// Keep the broker running until Ctrl-C, to try other commands on it
     #[arg(long)]
     keep_running: bool,
 }
@@ -68,24 +73,11 @@ const EXAMPLES: &str = "\
 Examples:
   sharegroup quickstart
   sharegroup quickstart --dir ./orders --records 1000000 --tasks 4
-  sharegroup quickstart --keep-running     and try other commands on that Kafka";
-
-/// Kafka's version; share groups came with 4.0 as a preview and with 4.1 as they are read here.
-fn kafka_version(text: &str) -> Result<String, String> {
-    let numbers: Option<Vec<u16>> = text.split('.').map(|part| part.parse().ok()).collect();
-    match numbers.as_deref() {
-        Some([major, minor, _]) if (*major, *minor) >= (4, 1) => Ok(text.to_owned()),
-        Some([_, _, _]) => {
-            Err("has no share groups that can be read; take 4.1.0 or newer".to_owned())
-        }
-        _ => Err(format!("is not written like {DEFAULT_VERSION}")),
-    }
-}
+  sharegroup quickstart --keep-running     and try other commands on that broker
+  sharegroup quickstart --broker kafka     the same on a real Kafka; needs Java and Maven";
 
 const TOPIC: &str = "orders";
 const CONNECTOR: &str = "quickstart";
-/// The broker's default of 5 s would be most of the time that this takes.
-const HEARTBEAT_MS: &str = "1000";
 const QUIET: Duration = Duration::from_secs(1);
 /// Nothing moves for so long: something is wrong.
 const STUCK_AFTER: Duration = Duration::from_secs(60);
@@ -97,14 +89,18 @@ pub(crate) async fn run(
     signals: Signals,
 ) -> anyhow::Result<Exit> {
     let start = Instant::now();
+    if args.broker == Kind::Embedded && args.kafka_version.is_some() {
+        return Err(Problems::one("--kafka-version is for --broker kafka; add that").into());
+    }
     let folder = Folder::open(args.dir.as_deref())?;
     screen.line(&screen.bold(&format!(
-        "{} through a share group of a real Kafka into files",
-        plural(args.records, "order")
+        "{} through a share group of {} into files",
+        plural(args.records, "order"),
+        args.broker.name()
     )));
     let mut steps = Steps::new(screen);
-    let kafka = match start_kafka(&args, &mut steps, screen, &signals).await {
-        Ok(ControlFlow::Continue(kafka)) => kafka,
+    let cluster = match Cluster::start(&args, &mut steps, screen, &signals).await {
+        Ok(ControlFlow::Continue(cluster)) => cluster,
         Ok(ControlFlow::Break(sign)) => {
             folder.close(Completeness::Unfinished, screen);
             return Ok(Exit::CutOff(sign));
@@ -119,7 +115,7 @@ pub(crate) async fn run(
             seed: args.seed,
             count: args.records,
         },
-        servers: kafka.bootstrap_servers(),
+        servers: cluster.bootstrap_servers(),
         folder,
         args,
         steps,
@@ -145,64 +141,8 @@ pub(crate) async fn run(
         },
         screen,
     );
-    // Kills the broker and removes its folder.
-    drop(tokio::task::spawn_blocking(move || drop(kafka)).await);
+    cluster.stop().await;
     exit
-}
-
-async fn start_kafka(
-    args: &QuickstartArgs,
-    steps: &mut Steps,
-    screen: &Screen,
-    signals: &Signals,
-) -> anyhow::Result<ControlFlow<Sign, Kafka>> {
-    let start = Instant::now();
-    let has_jars = Arc::new(AtomicBool::new(false));
-    let (version, port) = (args.kafka_version.as_str(), args.port);
-    let task = tokio::task::spawn_blocking({
-        let (version, has_jars) = (version.to_owned(), Arc::clone(&has_jars));
-        move || {
-            Tools::fetch(&version)?;
-            has_jars.store(true, Ordering::Relaxed);
-            Kafka::builder()
-                .version(version)
-                .port(port)
-                .set("group.share.heartbeat.interval.ms", HEARTBEAT_MS)
-                .start()
-        }
-    });
-    let doing = || {
-        if has_jars.load(Ordering::Relaxed) {
-            format!("starting Kafka {version}")
-        } else {
-            format!("fetching the jars of Kafka {version} through Maven, once")
-        }
-    };
-    tokio::pin!(task);
-    let started = tokio::select! {
-        started = steps.wait(doing, &mut task) => started,
-        sign = signals.first() => {
-            screen.line(&format!("{}: stopping Kafka.", sign.name()));
-            // A start can't be cut off; what it gives is dropped, and so ended.
-            drop(task.await);
-            return Ok(ControlFlow::Break(sign));
-        }
-    };
-    let kafka = started.context("starting Kafka")?.map_err(advise)?;
-    let what = format!("Kafka {version} runs on {}", kafka.bootstrap_servers());
-    steps.done(&what, start.elapsed());
-    Ok(ControlFlow::Continue(kafka))
-}
-
-fn advise(error: LaunchError) -> anyhow::Error {
-    if error.is_missing_requirement() {
-        return anyhow!(
-            "{error}\n\
-             quickstart starts a real Kafka and so needs Java 17 or newer and Maven \
-             (Debian, Ubuntu: apt install default-jre-headless maven; macOS: brew install openjdk maven)"
-        );
-    }
-    error.into()
 }
 
 /// Where the files go.
@@ -222,7 +162,7 @@ enum Completeness {
 }
 
 impl Folder {
-    /// Makes the folder, and sees to it that files can be made in it: better now than when Kafka runs.
+    /// Makes the folder, and sees to it that files can be made in it: better now than later.
     fn open(given: Option<&Path>) -> Result<Self, Problems> {
         let path = match given {
             Some(given) => given.to_path_buf(),
@@ -288,7 +228,7 @@ impl Folder {
     }
 }
 
-/// Everything after Kafka's start.
+/// Everything after the broker's start.
 struct Show {
     args: QuickstartArgs,
     orders: Orders,
@@ -455,6 +395,17 @@ impl Show {
                 lag.map_or_else(|| "unknown".to_owned(), |lag| count(lag.unsigned_abs())),
                 String::new(),
             ),
+            (
+                "peak memory",
+                process::peak_memory().map_or_else(
+                    || "unknown".to_owned(),
+                    |bytes| format!("{} MB", count(bytes / 1_000_000)),
+                ),
+                match self.args.broker {
+                    Kind::Embedded => "with the broker's, all orders in it".to_owned(),
+                    Kind::Kafka => "without Kafka's".to_owned(),
+                },
+            ),
         ];
         self.screen.line("");
         for (name, number, more) in rows {
@@ -475,32 +426,10 @@ impl Show {
 
     async fn keep_running(&self, signals: &Signals) {
         self.screen.line(&format!(
-            "Kafka runs on until Ctrl-C. Elsewhere try:\n  \
+            "The broker runs on until Ctrl-C. Elsewhere try:\n  \
              sharegroup consume --bootstrap-server {} --topic {TOPIC} --from-beginning --max-messages 3",
             self.servers
         ));
         signals.first().await;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_without_share_groups_are_refused() {
-        for version in ["4.1.0", "4.4.0", "5.0.1"] {
-            assert_eq!(kafka_version(version).as_deref(), Ok(version));
-        }
-        for (version, says) in [
-            ("4.0.0", "no share groups"),
-            ("3.9.1", "no share groups"),
-            ("4.4", "not written like"),
-            ("latest", "not written like"),
-            ("", "not written like"),
-        ] {
-            let error = kafka_version(version).unwrap_err();
-            assert!(error.contains(says), "{version}: {error}");
-        }
     }
 }

@@ -55,8 +55,16 @@ impl Steps {
     pub(super) fn done(&mut self, what: &str, time: Duration) {
         self.number += 1;
         let number = self.screen.green(&format!("{:>2}", self.number));
-        let seconds = self.screen.dim(&format!("{:>6.1} s", time.as_secs_f64()));
+        let time = self.screen.dim(&format!("{:>8}", shown(time)));
         self.screen
-            .line(&format!("{number}  {what:<WIDTH$} {seconds}"));
+            .line(&format!("{number}  {what:<WIDTH$} {time}"));
+    }
+}
+
+fn shown(time: Duration) -> String {
+    if time < Duration::from_millis(100) {
+        format!("{} ms", time.as_millis())
+    } else {
+        format!("{:.1} s", time.as_secs_f64())
     }
 }

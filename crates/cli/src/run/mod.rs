@@ -10,7 +10,9 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::bail;
 use clap::Args;
+use sharegroup_broker::Broker;
 use sharegroup_sink::ConnectorConfig;
 use sharegroup_sink::config::{ConfigProblem, Loaded};
 use sharegroup_sink::worker::{TaskState, Worker, WorkerOptions, WorkerStatus};
@@ -18,6 +20,7 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::time::Instant;
 
 use crate::duration;
+use crate::embedded::{self, Place};
 use crate::exit::{Exit, Problems};
 use crate::number::per_second;
 use crate::screen::Screen;
@@ -63,6 +66,14 @@ pub(crate) struct RunArgs {
     /// Keys that are not known are errors, not warnings
     #[arg(long)]
     strict: bool,
+    /// Be the cluster, too, to try things out without one: an embedded broker with the topics
+    ///
+    /// It listens where bootstrap.servers says, on this machine, and has the topics of all
+    /// connectors, with 4 partitions each and nothing in them: write to them from another
+    /// terminal with `sharegroup produce --topic TOPIC`, or with Kafka's own tools. It is gone
+    /// when this command ends.
+    #[arg(long, verbatim_doc_comment)]
+    embedded: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -70,6 +81,7 @@ Examples:
   sharegroup run examples/worker.properties examples/file-sink.properties
   sharegroup run worker.properties orders.json --exit-when-idle 5s     drain a topic, then end
   sharegroup --log-format json run worker.properties sink.properties   for a log collector
+  sharegroup run --embedded worker.properties sink.properties          needs no cluster; write to it from another terminal
 
 The least that is needed:
   worker.properties   bootstrap.servers=localhost:9092
@@ -87,14 +99,20 @@ pub(crate) async fn run(
     signals: Signals,
 ) -> anyhow::Result<Exit> {
     let idle = idle_options(args.exit_when_idle, args.exit_when_idle_max)?;
+    let (worker, connectors, strict) = (args.worker, args.connectors, args.strict);
     // A file may be a pipe.
     let load = move || {
         let registry = sharegroup_connectors::registry();
-        sharegroup_sink::config::load(&args.worker, &args.connectors, args.strict, &registry)
+        sharegroup_sink::config::load(&worker, &connectors, strict, &registry)
     };
     let loaded = signals.reading(load).await?;
     let loaded = loaded.map_err(|problems| split(&problems))?;
     split(&loaded.warnings).show(screen);
+    let _broker = if args.embedded {
+        Some(start_broker(&loaded, screen).await?)
+    } else {
+        None
+    };
     let job = Job {
         loaded,
         idle,
@@ -103,6 +121,36 @@ pub(crate) async fn run(
     let ended = drive(job, screen, &signals).await?;
     show(&ended, screen);
     Ok(ended.exit())
+}
+
+/// The cluster of all connectors, for `--embedded`.
+async fn start_broker(loaded: &Loaded, screen: &Screen) -> anyhow::Result<Broker> {
+    let mut topics: Vec<String> = Vec::new();
+    for connector in &loaded.connectors {
+        let new = |topic: &&String| !topics.contains(topic);
+        let new: Vec<String> = connector.topics.iter().filter(new).cloned().collect();
+        topics.extend(new);
+    }
+    let mut clients = loaded.connectors.iter().map(|c| &c.consumer.client);
+    let Some(client) = clients.next() else {
+        bail!("there is no connector");
+    };
+    if clients.any(|other| other.bootstrap_servers != client.bootstrap_servers) {
+        return Err(Problems::one(
+            "--embedded is one cluster, and the connectors' bootstrap.servers differ",
+        )
+        .into());
+    }
+    let place = Place {
+        client,
+        setting: "bootstrap.servers",
+    };
+    let broker = embedded::start_for(&place, &topics, |builder| builder, screen).await?;
+    let commands = topics
+        .iter()
+        .map(|topic| format!("produce --topic {topic}"));
+    embedded::note_commands(commands, &broker, screen);
+    Ok(broker)
 }
 
 fn idle_options(quiet: Option<Duration>, max: Duration) -> Result<Option<IdleOptions>, Problems> {
