@@ -23,6 +23,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "consumer",
             "sink",
             "connectors",
+            "broker",
             "launcher",
         ],
     ),
