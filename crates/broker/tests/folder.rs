@@ -1,9 +1,24 @@
 //! A cluster's folder: what is in it after a restart, a crash, damage.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use std::path::PathBuf;
+mod steps;
 
+use std::fs;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use sharegroup_broker::model::Model;
+use sharegroup_broker::model::journal::Entry;
 use sharegroup_broker::{Broker, BrokerBuilder, FolderError, StartError};
+use sharegroup_wire::compress::Compression;
+use sharegroup_wire::record::RecordBatchBuilder;
+use steps::{Steps, orders};
+
+/// Magic and format.
+const HEADER_BYTES: usize = 12;
 
 /// A folder of a test's own, removed at its end.
 struct TestDir(PathBuf);
@@ -12,18 +27,84 @@ impl TestDir {
     fn new(name: &str) -> Self {
         let folder = format!("sharegroup-broker-{name}-{}", std::process::id());
         let path = std::env::temp_dir().join(folder);
-        drop(std::fs::remove_dir_all(&path));
+        drop(fs::remove_dir_all(&path));
         Self(path)
     }
 
     fn broker(&self) -> BrokerBuilder {
         Broker::builder().in_memory().dir(&self.0)
     }
+
+    fn journal(&self) -> Vec<u8> {
+        fs::read(self.0.join("journal")).unwrap()
+    }
+
+    /// The folder as a process that is no more has left it.
+    fn with_journal(name: &str, journal: &[u8]) -> Self {
+        let dir = Self::new(name);
+        fs::create_dir_all(&dir.0).unwrap();
+        fs::write(dir.0.join("journal"), journal).unwrap();
+        dir
+    }
+
+    /// What a broker finds in it.
+    async fn recovered(&self) -> Result<Vec<Entry>, StartError> {
+        let broker = self.broker().start().await?;
+        Ok(broker.model(snapshot))
+    }
+}
+
+/// The state, but for what every start changes.
+fn snapshot(model: &mut Model) -> Vec<Entry> {
+    for (place, loaded) in model
+        .groups
+        .values_mut()
+        .flat_map(|group| &mut group.loaded)
+    {
+        let log = &model.topics.partition(*place).unwrap().log;
+        loaded.partition.cut_front(log.start_offset());
+    }
+    let mut entries: Vec<Entry> = model.snapshot().collect();
+    for entry in &mut entries {
+        match entry {
+            Entry::Topic { partitions, .. } => {
+                for partition in partitions {
+                    partition.leader_epoch = 0;
+                }
+            }
+            Entry::Transaction { began_ms, .. } => *began_ms = (*began_ms).min(0),
+            _ => {}
+        }
+    }
+    entries
+}
+
+/// A journal after some steps, and the state at each of its lengths.
+async fn written(seed: u64, count: u32) -> (Vec<u8>, Vec<(usize, Vec<Entry>)>) {
+    let dir = TestDir::new(&format!("written-{seed}-{count}"));
+    let broker = dir.broker().seed(seed).start().await.unwrap();
+    let mut states = vec![(dir.journal().len(), broker.model(snapshot))];
+    let mut now = Instant::now();
+    let mut steps = None;
+    for _ in 0..count {
+        broker.model(|model| match &mut steps {
+            None => steps = Some(Steps::begin(seed, model, now)),
+            Some(steps) => steps.step(model, &mut now),
+        });
+        states.push((dir.journal().len(), broker.model(snapshot)));
+    }
+    (dir.journal(), states)
+}
+
+/// The state at the last length up to `length`.
+fn state_at(states: &[(usize, Vec<Entry>)], length: usize) -> &[Entry] {
+    let whole = states.iter().rfind(|(at, _)| *at <= length);
+    whole.map(|(_, state)| &**state).unwrap_or_default()
 }
 
 impl Drop for TestDir {
     fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
+        drop(fs::remove_dir_all(&self.0));
     }
 }
 
@@ -41,4 +122,110 @@ async fn a_second_broker_on_the_same_folder_is_refused_until_the_first_has_ended
     let second = dir.broker().topic("orders", 1).start().await.unwrap();
     let again = second.model(|model| model.topics.named("orders").unwrap().id);
     assert_eq!(again, id);
+}
+
+#[tokio::test]
+async fn a_journal_cut_at_any_byte_gives_what_was_whole() {
+    let (journal, states) = written(3, 8).await;
+    let first = states.first().unwrap().0;
+    for length in first..journal.len() {
+        let dir = TestDir::with_journal("cut", &journal[..length]);
+        let recovered = dir.recovered().await.unwrap();
+        assert!(recovered == state_at(&states, length), "at {length}");
+    }
+    for length in 0..HEADER_BYTES {
+        let dir = TestDir::with_journal("cut", &journal[..length]);
+        let refused = dir.recovered().await.unwrap_err();
+        assert!(
+            matches!(refused, StartError::Folder(FolderError::Damaged { .. })),
+            "{refused}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn zeros_behind_the_last_block_are_cut() {
+    let (mut journal, states) = written(4, 6).await;
+    let length = journal.len();
+    journal.extend([0; 4096]);
+    let dir = TestDir::with_journal("zeros", &journal);
+    assert!(dir.recovered().await.unwrap() == state_at(&states, length));
+}
+
+#[test]
+fn flipped_bits_cut_the_journal_before_them_and_never_abort() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let (journal, states) = runtime.block_on(written(5, 12));
+    let flip = (any::<prop::sample::Index>(), 0..8_u8);
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(128));
+    let ran = runner.run(&flip, |(index, bit)| {
+        let mut flipped = journal.clone();
+        let index = index.index(journal.len());
+        flipped[index] ^= 1 << bit;
+        let dir = TestDir::with_journal("flip", &flipped);
+        let recovered = runtime.block_on(dir.recovered());
+        if index < HEADER_BYTES {
+            prop_assert!(recovered.is_err());
+        } else if index >= states[0].0 {
+            prop_assert!(recovered.unwrap() == state_at(&states, index));
+        }
+        Ok(())
+    });
+    ran.unwrap();
+}
+
+#[tokio::test]
+async fn a_folder_of_a_later_format_is_refused() {
+    let (mut journal, _) = written(6, 1).await;
+    journal[HEADER_BYTES - 1] = 2;
+    let dir = TestDir::with_journal("format", &journal);
+    let refused = dir.recovered().await.unwrap_err().to_string();
+    assert!(
+        refused.ends_with("has format 2, this program knows formats up to 1"),
+        "{refused}"
+    );
+    assert!(dir.journal() == journal, "nothing is written");
+}
+
+#[tokio::test]
+async fn a_journal_that_was_being_made_does_not_count() {
+    let (journal, states) = written(7, 8).await;
+    let (other, _) = written(8, 8).await;
+    for length in [0, 5, HEADER_BYTES, other.len() / 2, other.len()] {
+        let dir = TestDir::with_journal("aside", &journal);
+        fs::write(dir.0.join("journal.new"), &other[..length]).unwrap();
+        let recovered = dir.recovered().await.unwrap();
+        assert!(recovered == state_at(&states, journal.len()));
+        assert!(!dir.0.join("journal.new").exists());
+    }
+}
+
+#[tokio::test]
+async fn a_journal_of_what_is_no_more_is_made_anew() {
+    let dir = TestDir::new("compact");
+    let broker = dir.broker().start().await.unwrap();
+    let now = Instant::now();
+    let mut steps = broker.model(|model| Steps::begin(9, model, now));
+    let place = broker.model(|model| (orders(model), 0));
+    let large = large_batch();
+    let (mut lengths, mut written) = (Vec::new(), 0);
+    while written < 30 << 20 {
+        broker.model(|model| steps.produce(model, now, (place, large.clone()), None));
+        written += large.len();
+        lengths.push(dir.journal().len());
+    }
+    let longest = lengths.iter().max().unwrap();
+    assert!(*longest < 5 << 20, "{longest} bytes");
+    let was = broker.model(snapshot);
+    drop(broker);
+    assert!(dir.recovered().await.unwrap() == was);
+}
+
+fn large_batch() -> Bytes {
+    let mut builder = RecordBatchBuilder::new(Compression::None);
+    builder.push(1000, None, Some(&[7; 100_000]), []).unwrap();
+    builder.build(0).unwrap()
 }

@@ -401,3 +401,88 @@ fn lock(folder: &Path) -> Result<File, FolderError> {
         Err(TryLockError::Error(error)) => Err(io_error("can't lock", &path)(error)),
     }
 }
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use super::*;
+    use crate::model::{ModelConfig, Output};
+    use sharegroup_wire::compress::Compression;
+    use sharegroup_wire::frame::{decode_response, encode_request};
+    use sharegroup_wire::message::produce::{
+        PartitionProduceData, ProduceRequest, TopicProduceData,
+    };
+    use sharegroup_wire::record::RecordBatchBuilder;
+    use sharegroup_wire::{BrokerId, CorrelationId, ErrorCode};
+
+    struct World {
+        model: Model,
+        folder: Folder,
+        now: Instant,
+    }
+
+    impl World {
+        fn open(path: &Path) -> Self {
+            let now = Instant::now();
+            let mut model = Model::new(now, ModelConfig::default());
+            let folder = Folder::open(path, &mut model, now).unwrap();
+            Self { model, folder, now }
+        }
+
+        /// Produces a batch as the server does it; returns the result and the offset.
+        fn produce(&mut self, sequence: i32) -> (ErrorCode, i64) {
+            let mut builder = RecordBatchBuilder::new(Compression::None).producer(7, 0, sequence);
+            builder.push(1000, None, Some(b"value"), []).unwrap();
+            let data = PartitionProduceData {
+                index: 0,
+                records: Some(builder.build(0).unwrap()),
+            };
+            let request = ProduceRequest {
+                transactional_id: None,
+                acks: -1,
+                timeout_ms: 1000,
+                topic_data: vec![TopicProduceData {
+                    name: "orders".into(),
+                    partition_data: vec![data],
+                    ..Default::default()
+                }],
+            };
+            let frame = encode_request(&request, 9, CorrelationId(1), None);
+            let link = self.model.connect(BrokerId(1), "/127.0.0.1");
+            self.folder.retry(&mut self.model);
+            self.model.handle_request(self.now, link, frame.slice(4..));
+            self.folder.write(&mut self.model, self.now);
+            let Some(Output::Send { frame, .. }) = self.model.poll_output() else {
+                panic!("no answer");
+            };
+            let answer = decode_response::<ProduceRequest>(&frame.slice(4..), 9).unwrap();
+            let result = &answer.responses[0].partition_responses[0];
+            (result.error_code, result.base_offset)
+        }
+    }
+
+    /// `/dev/full` takes no byte.
+    #[test]
+    fn a_full_disk_refuses_and_what_was_acknowledged_before_and_after_is_there() {
+        let name = format!("sharegroup-broker-full-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let mut world = World::open(&path);
+        world.model.create_topic("orders", 1, 1);
+        assert_eq!(world.produce(0), (ErrorCode::None, 0));
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let journal = std::mem::replace(&mut world.folder.journal, full);
+        assert_eq!(world.produce(1), (ErrorCode::KafkaStorageError, -1));
+        assert_eq!(world.produce(1), (ErrorCode::KafkaStorageError, -1));
+        world.folder.journal = journal;
+        // It was appended, but not written: what was owed comes first, and nothing comes twice.
+        assert_eq!(world.produce(1), (ErrorCode::None, 1));
+        assert_eq!(world.produce(2), (ErrorCode::None, 2));
+        drop(world);
+
+        let mut world = World::open(&path);
+        assert_eq!(world.produce(2), (ErrorCode::None, 2));
+        assert_eq!(world.produce(3), (ErrorCode::None, 3));
+        drop(world);
+        fs::remove_dir_all(&path).unwrap();
+    }
+}

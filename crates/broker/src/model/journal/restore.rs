@@ -231,7 +231,8 @@ impl Model {
             if range.first_offset < next || range.last_offset < range.first_offset {
                 return Err(RestoreError::Offsets);
             }
-            next = range.last_offset.saturating_add(1);
+            let last = range.last_offset.checked_add(1);
+            next = last.ok_or(RestoreError::Offsets)?;
         }
         let state = StoredState {
             stored,
