@@ -25,18 +25,18 @@ async fn all_addresses_of_a_host_name_are_tried() {
     assert_eq!(&bytes, b"ping");
 }
 
+async fn refused(address: &Address) -> ConnectError {
+    let (connector, options) = (TcpConnector::default(), ConnectionOptions::default());
+    let opened = Connection::open(&connector, address, &options).await;
+    opened.unwrap_err()
+}
+
 #[tokio::test]
 async fn a_port_without_a_listener_is_refused_with_its_address() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = Address::new("127.0.0.1", listener.local_addr().unwrap().port());
     drop(listener);
-    let error = Connection::open(
-        &TcpConnector::default(),
-        &address,
-        &ConnectionOptions::default(),
-    )
-    .await
-    .unwrap_err();
+    let error = refused(&address).await;
     assert!(
         matches!(
             error,
@@ -56,13 +56,7 @@ async fn a_port_without_a_listener_is_refused_with_its_address() {
 #[tokio::test]
 async fn a_host_name_that_does_not_resolve_says_so() {
     let address = Address::new("no-such-host.invalid", 9092);
-    let error = Connection::open(
-        &TcpConnector::default(),
-        &address,
-        &ConnectionOptions::default(),
-    )
-    .await
-    .unwrap_err();
+    let error = refused(&address).await;
     assert!(error.to_string().contains("host name"), "{error}");
 }
 

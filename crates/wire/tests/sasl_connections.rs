@@ -299,18 +299,20 @@ async fn b_106_iterations_out_of_bounds_are_refused_at_once() {
     }
 }
 
+/// What a server says that knows another password.
+async fn wrong_password(password: &str) -> SaslError {
+    let credentials = scram(ScramAlgorithm::Sha256, password);
+    let serve = async |mut broker: Broker| {
+        broker.negotiate().await;
+        let server = ScramServer::new(ScramAlgorithm::Sha256);
+        server.run(&mut broker).await;
+    };
+    refused(credentials, serve).await
+}
+
 #[tokio::test(start_paused = true)]
 async fn wrong_password_is_refused_by_type() {
-    let error = refused(
-        scram(ScramAlgorithm::Sha256, "wrong"),
-        async |mut broker| {
-            broker.negotiate().await;
-            ScramServer::new(ScramAlgorithm::Sha256)
-                .run(&mut broker)
-                .await;
-        },
-    )
-    .await;
+    let error = wrong_password("wrong").await;
     assert!(
         matches!(
             &error,
@@ -330,16 +332,7 @@ async fn wrong_password_is_refused_by_type() {
 #[tokio::test(start_paused = true)]
 async fn refused_password_that_saslprep_changes_gives_a_hint() {
     // The ligature becomes two letters.
-    let error = refused(
-        scram(ScramAlgorithm::Sha256, "\u{fb01}"),
-        async |mut broker| {
-            broker.negotiate().await;
-            ScramServer::new(ScramAlgorithm::Sha256)
-                .run(&mut broker)
-                .await;
-        },
-    )
-    .await;
+    let error = wrong_password("\u{fb01}").await;
     assert!(error.to_string().contains("SASLprep"), "{error}");
 }
 

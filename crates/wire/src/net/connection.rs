@@ -33,7 +33,8 @@ pub struct ConnectionOptions {
     pub client_id: Option<String>,
     /// Time for one request and its answer (`request.timeout.ms`). Default 30 s.
     pub request_timeout: Duration,
-    /// Time to open the stream and to negotiate (`socket.connection.setup.timeout.ms`). Default 10 s.
+    /// Time to open the stream, to secure it, to negotiate versions and to authenticate
+    /// (`socket.connection.setup.timeout.ms`). Default 10 s.
     pub setup_timeout: Duration,
     /// Requests that may wait for an answer. Default [`IN_FLIGHT_REQUESTS_MAX`], at least 1.
     pub in_flight_max: usize,
@@ -96,8 +97,12 @@ struct Inner {
 }
 
 impl Connection {
-    /// Connects, and asks for the broker's versions. Nothing else is sent before they are known.
-    /// The connection's task is spawned on the current runtime.
+    /// Opens a stream, asks for the broker's versions, and authenticates where the options have
+    /// credentials. Nothing else is sent before. The connection's task is spawned on the current
+    /// runtime.
+    ///
+    /// Without credentials a broker that wants them shows only at the first call:
+    /// [`CallError::explain`].
     ///
     /// # Errors
     /// [`ConnectError`]; [`is_retriable`](ConnectError::is_retriable) tells whether to try again

@@ -38,73 +38,40 @@ fn free_ports<const N: usize>() -> [u16; N] {
     std::array::from_fn(|_| ports.next().unwrap())
 }
 
-/// Ports of the listeners.
-struct Ports {
-    plaintext: u16,
-    controller: u16,
-    ssl: u16,
-    mtls: u16,
-    sasl_plaintext: u16,
-    sasl_ssl: u16,
-    expired: u16,
-    other_host: u16,
-}
+/// Names of the listeners, and the protocols they speak.
+const LISTENERS: [(&str, &str); 7] = [
+    ("PLAINTEXT", "PLAINTEXT"),
+    ("SSL", "SSL"),
+    ("MTLS", "SSL"),
+    ("SASL_PLAINTEXT", "SASL_PLAINTEXT"),
+    ("SASL_SSL", "SASL_SSL"),
+    ("EXPIRED", "SSL"),
+    ("OTHER_HOST", "SSL"),
+];
 
-impl Ports {
-    fn choose() -> Self {
-        let [
-            plaintext,
-            controller,
-            ssl,
-            mtls,
-            sasl_plaintext,
-            sasl_ssl,
-            expired,
-            other_host,
-        ] = free_ports();
-        Self {
-            plaintext,
-            controller,
-            ssl,
-            mtls,
-            sasl_plaintext,
-            sasl_ssl,
-            expired,
-            other_host,
-        }
-    }
-
-    /// With listeners on all of them.
-    fn listen(&self, builder: KafkaBuilder) -> KafkaBuilder {
-        let listeners = [
-            ("PLAINTEXT", "PLAINTEXT", self.plaintext),
-            ("SSL", "SSL", self.ssl),
-            ("MTLS", "SSL", self.mtls),
-            ("SASL_PLAINTEXT", "SASL_PLAINTEXT", self.sasl_plaintext),
-            ("SASL_SSL", "SASL_SSL", self.sasl_ssl),
-            ("EXPIRED", "SSL", self.expired),
-            ("OTHER_HOST", "SSL", self.other_host),
-        ];
-        let join = |of: &dyn Fn(&(&str, &str, u16)) -> String| {
-            listeners.iter().map(of).collect::<Vec<_>>().join(",")
-        };
-        let addresses = join(&|(name, _, port)| format!("{name}://127.0.0.1:{port}"));
-        let protocols = join(&|(name, protocol, _)| format!("{name}:{protocol}"));
-        let controller = format!("127.0.0.1:{}", self.controller);
-        builder
-            .port(self.plaintext)
-            .set(
-                "listeners",
-                format!("{addresses},CONTROLLER://{controller}"),
-            )
-            .set("advertised.listeners", addresses)
-            .set(
-                "listener.security.protocol.map",
-                format!("{protocols},CONTROLLER:PLAINTEXT"),
-            )
-            .set("inter.broker.listener.name", "PLAINTEXT")
-            .set("controller.quorum.voters", format!("1@{controller}"))
-    }
+/// With [`LISTENERS`] on these ports.
+fn with_listeners(builder: KafkaBuilder, ports: [u16; 7], controller: u16) -> KafkaBuilder {
+    let join = |of: &dyn Fn(&str, &str, u16) -> String| {
+        let listeners = LISTENERS.iter().zip(ports);
+        let texts = listeners.map(|((name, protocol), port)| of(name, protocol, port));
+        texts.collect::<Vec<_>>().join(",")
+    };
+    let addresses = join(&|name, _, port| format!("{name}://127.0.0.1:{port}"));
+    let protocols = join(&|name, protocol, _| format!("{name}:{protocol}"));
+    let controller = format!("127.0.0.1:{controller}");
+    builder
+        .port(ports[0])
+        .set(
+            "listeners",
+            format!("{addresses},CONTROLLER://{controller}"),
+        )
+        .set("advertised.listeners", addresses)
+        .set(
+            "listener.security.protocol.map",
+            format!("{protocols},CONTROLLER:PLAINTEXT"),
+        )
+        .set("inter.broker.listener.name", "PLAINTEXT")
+        .set("controller.quorum.voters", format!("1@{controller}"))
 }
 
 /// The certificates of each listener.
@@ -173,20 +140,30 @@ impl Broker {
     /// With more settings.
     pub(crate) fn start_with(change: impl FnOnce(KafkaBuilder) -> KafkaBuilder) -> Option<Self> {
         let (folder, authority) = (Folder::new(), Authority::new("test-ca"));
-        let ports = Ports::choose();
-        let builder = with_certificates(ports.listen(Kafka::builder()), &folder, &authority);
+        let [controller, ports @ ..] = free_ports::<8>();
+        let builder = with_listeners(Kafka::builder(), ports, controller);
+        let builder = with_certificates(builder, &folder, &authority);
         let kafka = change(with_sasl(builder)).start_or_skip().unwrap()?;
+        let [
+            plaintext,
+            ssl,
+            mtls,
+            sasl_plaintext,
+            sasl_ssl,
+            expired,
+            other_host,
+        ] = ports;
         let broker = Self {
             kafka,
             folder,
             authority,
-            plaintext: ports.plaintext,
-            ssl: ports.ssl,
-            mtls: ports.mtls,
-            sasl_plaintext: ports.sasl_plaintext,
-            sasl_ssl: ports.sasl_ssl,
-            expired: ports.expired,
-            other_host: ports.other_host,
+            plaintext,
+            ssl,
+            mtls,
+            sasl_plaintext,
+            sasl_ssl,
+            expired,
+            other_host,
         };
         broker.add_scram_user();
         Some(broker)
