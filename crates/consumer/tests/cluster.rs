@@ -2,18 +2,21 @@
 //! time.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "../../wire/tests/scripted/mod.rs"]
+mod scripted;
+
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use scripted::{Asked, Peer};
 use sharegroup_consumer::TopicPartition;
 use sharegroup_consumer::admin::{Admin, AdminError, LogPosition};
 use sharegroup_consumer::client::ClientConfig;
 use sharegroup_consumer::error::ClientError;
 use sharegroup_consumer::{OpenError, ShareConsumer};
-use sharegroup_wire::frame::{RequestHeader, encode_response};
 use sharegroup_wire::message::api_versions::{
     ApiVersion, ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey,
 };
@@ -29,12 +32,12 @@ use sharegroup_wire::message::metadata::{
     MetadataRequest, MetadataResponse, MetadataResponseBroker, MetadataResponsePartition,
     MetadataResponseTopic,
 };
-use sharegroup_wire::message::{Message, Request};
+use sharegroup_wire::message::sasl_handshake::{SaslHandshakeRequest, SaslHandshakeResponse};
+use sharegroup_wire::net::sasl::SaslError;
 use sharegroup_wire::net::tls::TlsError;
 use sharegroup_wire::net::{Address, ConnectError, ConnectFuture, Connector};
-use sharegroup_wire::primitive::Reader;
 use sharegroup_wire::{BrokerId, ErrorCode};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::time::Instant;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -54,6 +57,8 @@ enum Behaviour {
     Freezes,
     /// Ends the connection at any request but ApiVersions.
     Hangs,
+    /// Takes nothing but ApiVersions before SASL.
+    WantsSasl,
 }
 
 /// Brokers at `broker-N:9092`, all in one cluster.
@@ -121,43 +126,48 @@ impl Net {
         Admin::new(self.config(bootstrap_servers))
     }
 
-    async fn serve(self, broker: i32, mut stream: DuplexStream) -> io::Result<()> {
-        loop {
-            let size = stream.read_u32().await?;
-            let mut frame = vec![0; size as usize];
-            stream.read_exact(&mut frame).await?;
-            let frame = Bytes::from(frame);
-            let mut reader = Reader::new(&frame);
-            let header = RequestHeader::decode(&mut reader, |_, _| true).unwrap();
-            let body = frame.slice(reader.position()..);
+    async fn serve(self, broker: i32, stream: DuplexStream) -> io::Result<()> {
+        let mut peer = Peer(stream);
+        while let Some(asked) = peer.next().await {
+            let key = asked.header.api_key;
             let behaviour = {
                 let mut state = self.state();
-                state.requests.push((broker, header.api_key));
+                state.requests.push((broker, key));
                 state.behaviours[&broker]
             };
             match behaviour {
                 Behaviour::Freezes => std::future::pending().await,
-                Behaviour::Hangs if header.api_key != ApiVersionsRequest::API_KEY => return Ok(()),
-                _ => {
-                    stream
-                        .write_all(&self.answer(broker, &header, &body))
-                        .await?
+                Behaviour::Hangs if key != ApiVersionsRequest::API_KEY => break,
+                Behaviour::WantsSasl
+                    if ![ApiVersionsRequest::API_KEY, SaslHandshakeRequest::API_KEY]
+                        .contains(&key) =>
+                {
+                    break;
                 }
+                _ => peer.0.write_all(&self.answer(broker, &asked)).await?,
             }
         }
+        Ok(())
     }
 
-    fn answer(&self, broker: i32, header: &RequestHeader, body: &Bytes) -> Bytes {
-        match header.api_key {
-            ApiVersionsRequest::API_KEY => encode::<ApiVersionsRequest>(header, &versions()),
-            MetadataRequest::API_KEY => encode::<MetadataRequest>(header, &self.metadata()),
+    fn answer(&self, broker: i32, asked: &Asked) -> Bytes {
+        match asked.header.api_key {
+            ApiVersionsRequest::API_KEY => asked.answered::<ApiVersionsRequest>(&versions()),
+            MetadataRequest::API_KEY => asked.answered::<MetadataRequest>(&self.metadata()),
             FindCoordinatorRequest::API_KEY => {
-                let request = FindCoordinatorRequest::from_bytes(body, header.api_version).unwrap();
-                encode::<FindCoordinatorRequest>(header, &self.coordinator(&request))
+                let coordinator = self.coordinator(&asked.decode());
+                asked.answered::<FindCoordinatorRequest>(&coordinator)
             }
-            ListGroupsRequest::API_KEY => encode::<ListGroupsRequest>(header, &self.groups()),
+            ListGroupsRequest::API_KEY => asked.answered::<ListGroupsRequest>(&self.groups()),
             ListOffsetsRequest::API_KEY => {
-                encode::<ListOffsetsRequest>(header, &self.offsets(broker))
+                asked.answered::<ListOffsetsRequest>(&self.offsets(broker))
+            }
+            SaslHandshakeRequest::API_KEY => {
+                let answer = SaslHandshakeResponse {
+                    error_code: ErrorCode::UnsupportedSaslMechanism,
+                    mechanisms: vec!["PLAIN".into()],
+                };
+                asked.answered::<SaslHandshakeRequest>(&answer)
             }
             key => panic!("unexpected api key {key}"),
         }
@@ -298,6 +308,7 @@ fn versions() -> ApiVersionsResponse {
             api(3, 9, 13),
             api(10, 4, 6),
             api(16, 3, 5),
+            api(17, 0, 1),
             api(18, 0, 5),
             api(19, 5, 7),
         ],
@@ -310,8 +321,20 @@ fn versions() -> ApiVersionsResponse {
     }
 }
 
-fn encode<R: Request>(header: &RequestHeader, response: &R::Response) -> Bytes {
-    encode_response::<R>(response, header.api_version, header.correlation_id)
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_wants_sasl_is_named_at_once() {
+    let net = Net::new(&[Behaviour::WantsSasl]);
+    let started = Instant::now();
+    let error = net.admin("broker-0:9092").list_topics().await.unwrap_err();
+    assert!(started.elapsed() < SECOND, "{:?}", started.elapsed());
+    let AdminError::Client(ClientError::Connect(ConnectError::Authentication { source, .. })) =
+        error
+    else {
+        panic!("{error:?}");
+    };
+    let enabled = vec!["PLAIN".into()];
+    assert_eq!(*source, SaslError::Required { enabled });
+    assert_eq!(net.state().connects[&0], 2);
 }
 
 #[tokio::test(start_paused = true)]

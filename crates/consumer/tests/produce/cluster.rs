@@ -1,16 +1,19 @@
 //! A cluster in memory that takes produce requests: leaders with logs that check producer ids,
 //! epochs and sequence numbers as Kafka's brokers do, and faults on demand.
 
+#[path = "../../../wire/tests/scripted/mod.rs"]
+mod scripted;
+
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use scripted::Peer;
 use sharegroup_consumer::client::ClientConfig;
 use sharegroup_consumer::producer::ProducerConfig;
 use sharegroup_wire::compress::DecompressLimits;
-use sharegroup_wire::frame::{RequestHeader, encode_response};
 use sharegroup_wire::message::api_versions::{ApiVersion, ApiVersionsRequest, ApiVersionsResponse};
 use sharegroup_wire::message::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
 use sharegroup_wire::message::metadata::{
@@ -20,12 +23,10 @@ use sharegroup_wire::message::metadata::{
 use sharegroup_wire::message::produce::{
     PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse,
 };
-use sharegroup_wire::message::{Message, Request};
 use sharegroup_wire::net::{Address, ConnectFuture, Connector};
-use sharegroup_wire::primitive::Reader;
 use sharegroup_wire::record::RecordBatches;
 use sharegroup_wire::{BrokerId, ErrorCode, TopicId};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::io::{AsyncWriteExt, DuplexStream};
 
 /// What happens to a produce request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,35 +167,26 @@ impl Cluster {
         ProducerConfig::new(client)
     }
 
-    async fn serve(self, broker: i32, mut stream: DuplexStream) -> io::Result<()> {
-        loop {
-            let size = stream.read_u32().await?;
-            let mut frame = vec![0; size as usize];
-            stream.read_exact(&mut frame).await?;
-            let frame = Bytes::from(frame);
-            let mut reader = Reader::new(&frame);
-            let header = RequestHeader::decode(&mut reader, |_, _| true).unwrap();
-            let body = frame.slice(reader.position()..);
-            let answer = match header.api_key {
-                ApiVersionsRequest::API_KEY => encode::<ApiVersionsRequest>(&header, &versions()),
+    async fn serve(self, broker: i32, stream: DuplexStream) -> io::Result<()> {
+        let mut peer = Peer(stream);
+        while let Some(asked) = peer.next().await {
+            let answer = match asked.header.api_key {
+                ApiVersionsRequest::API_KEY => asked.answered::<ApiVersionsRequest>(&versions()),
                 MetadataRequest::API_KEY => {
-                    let request = MetadataRequest::from_bytes(&body, header.api_version).unwrap();
-                    encode::<MetadataRequest>(&header, &self.metadata(&request))
+                    asked.answered::<MetadataRequest>(&self.metadata(&asked.decode()))
                 }
                 InitProducerIdRequest::API_KEY => {
-                    encode::<InitProducerIdRequest>(&header, &self.init_producer_id())
+                    asked.answered::<InitProducerIdRequest>(&self.init_producer_id())
                 }
-                ProduceRequest::API_KEY => {
-                    let request = ProduceRequest::from_bytes(&body, header.api_version).unwrap();
-                    match self.produce(broker, &request).await {
-                        Some(response) => encode::<ProduceRequest>(&header, &response),
-                        None => return Ok(()),
-                    }
-                }
+                ProduceRequest::API_KEY => match self.produce(broker, &asked.decode()).await {
+                    Some(response) => asked.answered::<ProduceRequest>(&response),
+                    None => break,
+                },
                 key => panic!("unexpected api key {key}"),
             };
-            stream.write_all(&answer).await?;
+            peer.0.write_all(&answer).await?;
         }
+        Ok(())
     }
 
     fn metadata(&self, request: &MetadataRequest) -> MetadataResponse {
@@ -462,8 +454,4 @@ fn versions() -> ApiVersionsResponse {
         api_keys: vec![api(0, 3, 12), api(3, 9, 13), api(18, 0, 5), api(22, 2, 5)],
         ..Default::default()
     }
-}
-
-fn encode<R: Request>(header: &RequestHeader, response: &R::Response) -> Bytes {
-    encode_response::<R>(response, header.api_version, header.correlation_id)
 }

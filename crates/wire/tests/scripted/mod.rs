@@ -46,6 +46,15 @@ impl Asked {
         assert_eq!(self.header.api_key, R::KEY, "asked for {}", R::NAME);
         R::from_bytes(&self.body, self.header.api_version).unwrap()
     }
+
+    /// The frame that answers it.
+    pub(crate) fn answered<R: Request>(&self, response: &R::Response) -> Bytes {
+        encode_response::<R>(
+            response,
+            self.header.api_version,
+            self.header.correlation_id,
+        )
+    }
 }
 
 /// The broker's end of a connection.
@@ -77,8 +86,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
     }
 
     pub(crate) async fn answer<R: Request>(&mut self, asked: &Asked, response: &R::Response) {
-        let (version, id) = (asked.header.api_version, asked.header.correlation_id);
-        let frame = encode_response::<R>(response, version, id);
+        let frame = asked.answered::<R>(response);
         self.0.write_all(&frame).await.unwrap();
         self.0.flush().await.unwrap();
     }
