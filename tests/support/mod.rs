@@ -9,6 +9,7 @@
 )]
 
 pub mod job;
+pub mod quickstart;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
