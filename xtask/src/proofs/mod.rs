@@ -31,6 +31,11 @@ pub(crate) const PROOFS: &[Stage] = &[
         what: "a slow consumer outlives SASL sessions of 10 s for a minute: nothing cut, nothing twice (B-110)",
         run: sessions,
     },
+    Stage {
+        name: "recovery",
+        what: "50 rounds of kill -9 of the embedded broker: what it said before holds after",
+        run: recovery,
+    },
 ];
 
 fn sessions(context: &Context) -> anyhow::Result<Count> {
@@ -38,6 +43,14 @@ fn sessions(context: &Context) -> anyhow::Result<Count> {
     let test = ["--test", "real_security", "b_110", "--", "--nocapture"];
     let mut command = context.cargo(package.into_iter().chain(test));
     command.env("SESSION_MS", "10000");
+    context.cargo_test(&mut command)
+}
+
+fn recovery(context: &Context) -> anyhow::Result<Count> {
+    let package = ["test", "--package", "sharegroup-broker"];
+    let test = ["--test", "recovery", "--", "--nocapture"];
+    let mut command = context.cargo(package.into_iter().chain(test));
+    command.env("SHAREGROUP_RECOVERY_ROUNDS", "50");
     context.cargo_test(&mut command)
 }
 

@@ -22,7 +22,15 @@ pub(crate) struct Raw {
 
 impl Raw {
     pub(crate) fn connect(address: &str) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
+        Self::on(TcpStream::connect(address).unwrap())
+    }
+
+    /// A connection, or `None` where the broker is gone.
+    pub(crate) fn try_connect(address: &str) -> Option<Self> {
+        TcpStream::connect(address).ok().map(Self::on)
+    }
+
+    fn on(stream: TcpStream) -> Self {
         stream.set_nodelay(true).unwrap();
         stream
             .set_read_timeout(Some(Duration::from_secs(30)))
@@ -50,5 +58,19 @@ impl Raw {
     pub(crate) fn call<R: Request>(&mut self, request: &R, version: i16) -> R::Response {
         self.send(request, version);
         self.receive::<R>(version)
+    }
+
+    /// The answer, or `None` where the broker is gone.
+    pub(crate) fn try_call<R: Request>(
+        &mut self,
+        request: &R,
+        version: i16,
+    ) -> Option<R::Response> {
+        self.correlation += 1;
+        let id = CorrelationId(self.correlation);
+        let frame = encode_request(request, version, id, Some("raw"));
+        self.stream.write_all(&frame).ok()?;
+        let frame = read_frame(&mut self.stream).ok()?;
+        Some(decode_response::<R>(&frame, version).unwrap())
     }
 }
