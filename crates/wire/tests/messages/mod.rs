@@ -187,13 +187,15 @@ pub(crate) fn vectors(folder: &Path) -> Vec<Vector> {
     vectors
 }
 
+/// The file of record batches.
+pub(crate) const BATCHES_FILE: &str = "RecordBatches.jsonl";
+
+/// Whether it is one of messages: any but those of record batches and of Connect's converters and
+/// transforms, so that a message that isn't known here is noticed.
 fn is_message_file(path: &Path) -> bool {
-    let name = path
-        .file_name()
-        .unwrap_or_default()
-        .to_str()
-        .unwrap_or_default();
-    name.ends_with("Request.jsonl") || name.ends_with("Response.jsonl")
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_batches = [BATCHES_FILE, "RecordFixtures.jsonl"].contains(&&*name);
+    name.ends_with(".jsonl") && !is_batches && !name.starts_with("connect-")
 }
 
 /// Bytes of a hexadecimal text.

@@ -1,7 +1,9 @@
-//! The messages against bytes made by Apache Kafka's own Java library, both ways.
+//! Messages and record batches against bytes made by Apache Kafka's own Java library, both ways.
 //!
 //! `SHAREGROUP_VECTORS` names another folder of vectors in the same form.
 
+mod batches;
+#[path = "../messages/mod.rs"]
 mod messages;
 
 use std::collections::HashSet;
@@ -10,12 +12,9 @@ use messages::{kinds, own_vectors, vectors, vectors_folder};
 
 #[test]
 fn every_vector_of_the_java_library_decodes_to_its_json_and_encodes_to_its_bytes() {
-    let vectors = vectors(&vectors_folder());
-    assert!(
-        !vectors.is_empty(),
-        "no vectors in {}",
-        vectors_folder().display()
-    );
+    let folder = vectors_folder();
+    let vectors = vectors(&folder);
+    assert!(!vectors.is_empty(), "no vectors in {}", folder.display());
     let mut failures = Vec::new();
     for vector in &vectors {
         if let Err(failure) = check(vector) {
@@ -32,7 +31,8 @@ fn every_vector_of_the_java_library_decodes_to_its_json_and_encodes_to_its_bytes
         vectors.len(),
         failures.join("\n")
     );
-    println!("vectors checked: {}", vectors.len());
+    let checked = vectors.len() + batches::check_all(&folder);
+    println!("vectors checked: {checked}");
 }
 
 fn check(vector: &messages::Vector) -> Result<(), String> {

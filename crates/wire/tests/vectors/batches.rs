@@ -1,9 +1,8 @@
-//! Record batches against bytes made by Apache Kafka's own Java library, both ways.
-//!
-//! `SHAREGROUP_VECTORS` names another folder of vectors in the same form.
+//! Record batches, both ways: to the content that Java's reader finds, and back to the bytes where
+//! nothing is compressed.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test's own failures")]
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -12,13 +11,11 @@ use sharegroup_wire::record::{
     RecordBatch, RecordBatchBuilder, RecordBatches, RecordView, TimestampType,
 };
 
-#[test]
-fn every_batch_of_the_java_library_decodes_to_its_content_and_encodes_again() {
-    let folder = std::env::var_os("SHAREGROUP_VECTORS").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata"),
-        PathBuf::from,
-    );
-    let file = folder.join("RecordBatches.jsonl");
+use crate::messages::{BATCHES_FILE, from_hex};
+
+/// Checks each line of the folder's file of batches, and counts them.
+pub(crate) fn check_all(folder: &Path) -> usize {
+    let file = folder.join(BATCHES_FILE);
     let text = std::fs::read_to_string(&file)
         .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let mut checked = 0;
@@ -31,7 +28,7 @@ fn every_batch_of_the_java_library_decodes_to_its_content_and_encodes_again() {
         checked += 1;
     }
     assert!(checked > 0, "no vectors in {}", file.display());
-    println!("vectors checked: {checked}");
+    checked
 }
 
 fn check(bytes: &Bytes, vector: &Value) -> Result<(), String> {
@@ -132,13 +129,6 @@ fn encode(batch: &RecordBatch) -> Bytes {
         .last_offset_delta(batch.last_offset_delta())
         .build(batch.base_offset())
         .unwrap()
-}
-
-fn from_hex(hex: &str) -> Bytes {
-    (0..hex.len())
-        .step_by(2)
-        .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
-        .collect()
 }
 
 fn to_hex(bytes: &[u8]) -> String {
