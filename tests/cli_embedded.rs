@@ -176,12 +176,37 @@ fn what_a_broker_can_not_be_started_with_is_said_with_what_to_do() {
         (["--fault", faults], "did you mean ShareFetch?"),
         (["--fault", late], "line 2: there is no broker 2"),
         (["--fault", "nowhere.txt"], "nowhere.txt can't be read"),
+        (["--dir", faults], "faults.txt"),
         (["--host", "0.0.0.0"], "clients are told this address"),
         (["--host", "192.0.2.7"], "doesn't have that address"),
     ] {
         let error = refused(&[&["broker"], &arguments[..]].concat());
         assert!(error.contains(says), "{arguments:?}: {error}");
     }
+}
+
+#[test]
+fn a_broker_with_a_folder_has_everything_again_after_it_was_killed() {
+    let folder = Folder::new("cli-broker-dir");
+    let dir = folder.join("broker");
+    let dir = dir.to_str().unwrap();
+    let start = ["broker", "--port", "0", "--topic", "orders:2", "--dir", dir];
+    let mut broker = Program::start(&start);
+    let servers = broker.servers();
+    let all = numbers(500);
+    done(&servers, &["produce", "--topic", "orders"], &all);
+    let consume = ["consume", "--topic", "orders", "--from-beginning"];
+    let some = [&consume[..], &["--max-messages", "200"]].concat();
+    let first = done(&servers, &some, "");
+    broker.end("-KILL");
+    let mut broker = Program::start(&start);
+    let servers = broker.servers();
+    let rest = [&consume[..], &["--max-messages", "300"]].concat();
+    let rest = done(&servers, &rest, "");
+    let seen: BTreeSet<&str> = lines(&first).union(&lines(&rest)).copied().collect();
+    assert_eq!(seen, lines(&all));
+    let said = text(&broker.end("-INT").stderr);
+    assert!(said.contains("stays in"), "{said}");
 }
 
 #[test]

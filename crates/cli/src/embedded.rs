@@ -2,10 +2,10 @@
 
 use std::io;
 
-use sharegroup_broker::{Broker, BrokerBuilder, StartError};
+use sharegroup_broker::{Broker, BrokerBuilder, FolderError, StartError};
 use sharegroup_consumer::client::ClientConfig;
 
-use crate::exit::Problems;
+use crate::exit::{Problems, with_causes};
 use crate::number::plural;
 use crate::screen::Screen;
 
@@ -123,7 +123,10 @@ fn advise(error: StartError, elsewhere: &str) -> Problems {
                 warnings: Vec::new(),
             };
         }
-        error => return Problems::one(error.to_string()),
+        StartError::Folder(error @ FolderError::InUse(_)) => {
+            return Problems::one(format!("{error}; stop that one, or take another --dir"));
+        }
+        error => return Problems::one(with_causes(&error.into())),
     };
     let why = match source.kind() {
         io::ErrorKind::AddrInUse => {

@@ -14,17 +14,17 @@ use sharegroup_launcher::Kafka;
 use super::process::{Usage, median, watch};
 use crate::run::{Context, Count};
 
-const RECORDS: u64 = 1_000_000;
-const VALUE_BYTES: u64 = 256;
+pub(super) const RECORDS: u64 = 1_000_000;
+pub(super) const VALUE_BYTES: u64 = 256;
 /// What Kafka's tool reads.
 const THEIR_RECORDS: u64 = RECORDS / 10 * 9;
 const TRIES: u32 = 15;
-const ROUNDS: u32 = 3;
+pub(super) const ROUNDS: u32 = 3;
 
 #[derive(Debug, Clone, Copy)]
-struct Round {
-    records: u64,
-    records_per_second: f64,
+pub(super) struct Round {
+    pub(super) records: u64,
+    pub(super) records_per_second: f64,
     usage: Usage,
 }
 
@@ -39,11 +39,12 @@ pub(crate) fn prove(context: &Context) -> anyhow::Result<Count> {
     let program = context.target_dir().join("release").join("sharegroup");
     let folder = kafka.dir().join("drain");
     fs::create_dir_all(&folder)?;
-    fill(&kafka)?;
+    let servers = kafka.bootstrap_servers();
+    fill(&kafka, &servers)?;
     let (mut one_task, mut two_tasks, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         one_task.push(run_ours(&kafka, &program, &folder, (round, 1))?);
-        theirs.push(run_theirs(&kafka, round)?);
+        theirs.push(run_theirs(&kafka, &servers, round)?);
         two_tasks.push(run_ours(&kafka, &program, &folder, (round, 2))?);
     }
     println!(
@@ -59,11 +60,11 @@ pub(crate) fn prove(context: &Context) -> anyhow::Result<Count> {
     Ok(Count::ONE)
 }
 
-fn fill(kafka: &Kafka) -> anyhow::Result<()> {
-    let servers = kafka.bootstrap_servers();
+/// Makes the topic and fills it, with Kafka's own tools.
+pub(super) fn fill(kafka: &Kafka, servers: &str) -> anyhow::Result<()> {
     let topic = [
         "--bootstrap-server",
-        &servers,
+        servers,
         "--create",
         "--topic",
         "drain",
@@ -76,7 +77,7 @@ fn fill(kafka: &Kafka) -> anyhow::Result<()> {
         "org.apache.kafka.tools.ProducerPerformance",
         [
             "--bootstrap-server",
-            &servers,
+            servers,
             "--topic",
             "drain",
             "--num-records",
@@ -159,9 +160,16 @@ fn run_ours(
     })
 }
 
-fn run_theirs(kafka: &Kafka, round: u32) -> anyhow::Result<Round> {
+fn run_theirs(kafka: &Kafka, servers: &str, round: u32) -> anyhow::Result<Round> {
+    retry_theirs(|attempt| try_theirs(kafka, servers, &format!("theirs-{round}-{attempt}")))
+}
+
+/// Runs Kafka's tool until it doesn't fail.
+pub(super) fn retry_theirs<T>(
+    mut run: impl FnMut(u32) -> anyhow::Result<Option<T>>,
+) -> anyhow::Result<T> {
     for attempt in 0..TRIES {
-        if let Some(finished) = try_theirs(kafka, &format!("theirs-{round}-{attempt}"))? {
+        if let Some(finished) = run(attempt)? {
             return Ok(finished);
         }
     }
@@ -169,13 +177,16 @@ fn run_theirs(kafka: &Kafka, round: u32) -> anyhow::Result<Round> {
 }
 
 /// `None` where the tool failed.
-fn try_theirs(kafka: &Kafka, group: &str) -> anyhow::Result<Option<Round>> {
-    let servers = kafka.bootstrap_servers();
+pub(super) fn try_theirs(
+    kafka: &Kafka,
+    servers: &str,
+    group: &str,
+) -> anyhow::Result<Option<Round>> {
     kafka.tool(
         "org.apache.kafka.tools.ConfigCommand",
         [
             "--bootstrap-server",
-            &servers,
+            servers,
             "--alter",
             "--entity-type",
             "groups",
@@ -191,7 +202,7 @@ fn try_theirs(kafka: &Kafka, group: &str) -> anyhow::Result<Option<Round>> {
             "org.apache.kafka.tools.ShareConsumerPerformance",
             [
                 "--bootstrap-server",
-                &servers,
+                servers,
                 "--topic",
                 "drain",
                 "--group",

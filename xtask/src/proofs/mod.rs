@@ -2,6 +2,7 @@
 
 mod decode;
 mod drain;
+mod embedded;
 mod process;
 
 use anyhow::ensure;
@@ -25,6 +26,11 @@ pub(crate) const PROOFS: &[Stage] = &[
         name: "drain",
         what: "records/s, CPU and memory of a drain into files beside Kafka's ShareConsumerPerformance",
         run: drain::prove,
+    },
+    Stage {
+        name: "embedded",
+        what: "the embedded broker beside a real one: start, records/s and the broker's CPU for both consumers, memory",
+        run: embedded::prove,
     },
     Stage {
         name: "sessions",

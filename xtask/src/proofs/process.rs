@@ -41,7 +41,8 @@ pub(super) fn watch(
     }
 }
 
-fn read(pid: u32) -> Option<Usage> {
+/// What a running process has used so far.
+pub(super) fn read(pid: u32) -> Option<Usage> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // Behind the command's name, which may hold spaces: fields 14 and 15 of proc(5), in ticks of 10 ms.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);

@@ -26,9 +26,10 @@ use settings::{TopicSpec, topic};
 /// Run a small broker with share groups, for trying things out and for tests; no Java
 ///
 /// It does with share groups what Apache Kafka 4.4 does, quirks included, and takes Kafka's own
-/// clients and tools. Everything is kept in memory, 1 GiB of records at most, and nothing is
-/// replicated: it is no broker for data that matters. Topics are made when a client first writes
-/// to them, or with --topic. There is neither TLS nor a password.
+/// clients and tools. Everything is kept in memory, 1 GiB of records at most, and with --dir in
+/// files as well; nothing is replicated: it is no broker for data that matters. Topics are made
+/// when one of Kafka's clients first writes to them, with --topic or by `sharegroup topics`.
+/// There is neither TLS nor a password.
 ///
 /// When it is ready it prints a line bootstrap.servers=HOST:PORT to standard output. SIGTERM or
 /// Ctrl-C ends it.
@@ -50,6 +51,13 @@ pub(crate) struct BrokerArgs {
     /// A broker's setting, as in server.properties; may be given several times
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     set: Vec<(String, String)>,
+    /// A folder to keep everything in, across restarts; made where it isn't there
+    ///
+    /// What a client was told is written survives the end of this process, `kill -9` included:
+    /// records, topics, groups with what they have settled, configurations. Members join anew.
+    /// --set wins over what was altered at run time, --topic makes only what isn't there.
+    #[arg(long, verbatim_doc_comment, value_name = "FOLDER")]
+    dir: Option<PathBuf>,
     /// What goes wrong: a file of rules, see --help
     #[arg(long, value_name = "FILE")]
     fault: Option<PathBuf>,
@@ -61,6 +69,7 @@ Examples:
   sharegroup broker --topic orders:4 --topic payments:2
   sharegroup broker --port 0 --brokers 3             three brokers on free ports
   sharegroup broker --set group.share.min.record.lock.duration.ms=1000
+  sharegroup broker --dir ./broker                   what is in it is there again after a restart
   sharegroup broker --topic orders:4 --fault faults.txt
   sharegroup broker --host 192.0.2.7                 for other machines, too
 
@@ -105,6 +114,9 @@ pub(crate) async fn run(
     }
     for (key, value) in &args.set {
         builder = builder.set(key, value);
+    }
+    if let Some(dir) = &args.dir {
+        builder = builder.dir(dir);
     }
     if let Some(file) = args.fault.clone() {
         builder = builder.faults(signals.reading(move || read_faults(&file)).await??);
@@ -169,8 +181,12 @@ fn say_ready(args: &BrokerArgs, broker: &Broker, time: Duration, screen: &Screen
     } else {
         format!(" with {}", embedded::named(&names))
     };
+    let kept = args.dir.as_ref().map_or_else(
+        || "what is in it is gone then".to_owned(),
+        |dir| format!("what is in it stays in {}", dir.display()),
+    );
     screen.note(&format!(
-        "Ready{topics} after {}. Ctrl-C ends it, and what is in it is gone.",
+        "Ready{topics} after {}. Ctrl-C ends it; {kept}.",
         duration::show(time)
     ));
     let topic = names.first().map_or("orders", String::as_str);
