@@ -1,8 +1,9 @@
 //! A small Kafka broker with share groups (KIP-932), for development and for tests.
 //!
-//! It does with share groups what Apache Kafka 4.4 does, quirks included, keeps its logs in memory,
-//! and starts in milliseconds. Kafka's own Java clients and tools are its users from the first day
-//! (`tests/java_tools.rs`). It is no broker for data that matters: there is no replication.
+//! It does with share groups what Apache Kafka 4.4 does, quirks included, keeps everything in memory or
+//! in a folder ([`BrokerBuilder::dir`]), and starts in milliseconds. Kafka's own Java clients and tools
+//! are its users from the first day (`tests/java_tools.rs`). It is no broker for data that matters:
+//! there is no replication.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -30,7 +31,8 @@
 //!   be simulated in a second.
 //! - `api` turns each request into questions to the model, in one file per API key.
 //! - `server` (feature `server`, on by default) puts it on tokio's sockets, any number of brokers over
-//!   one model, or on connections in memory ([`Broker::connector`]) for tests under paused time.
+//!   one model, or on connections in memory ([`Broker::connector`]) for tests under paused time. With a
+//!   folder it writes the model's [journal](model::journal) before any answer goes out.
 //!
 //! Start reading with [`model::share_partition`]. What is missing, and why: `skipped.md`.
 //!

@@ -229,3 +229,40 @@ fn large_batch() -> Bytes {
     builder.push(1000, None, Some(&[7; 100_000]), []).unwrap();
     builder.build(0).unwrap()
 }
+
+#[tokio::test]
+async fn leader_epochs_rise_with_each_restart() {
+    let dir = TestDir::new("epochs");
+    let mut epochs = Vec::new();
+    for _ in 0..3 {
+        let broker = dir.broker().topic("orders", 1).start().await.unwrap();
+        let epoch = |model: &mut Model| {
+            let place = (orders(model), 0);
+            model.topics.partition(place).unwrap().leader_epoch
+        };
+        epochs.push(broker.model(epoch));
+    }
+    assert_eq!(epochs, [0, 1, 2]);
+}
+
+#[tokio::test]
+async fn what_was_altered_at_run_time_stays_but_for_what_the_builder_says() {
+    let dir = TestDir::new("configs");
+    let broker = || dir.broker().group("g", "share.delivery.count.limit", "4");
+    let first = broker().start().await.unwrap();
+    first.model(|model| {
+        let altered = [
+            ("share.delivery.count.limit", "7"),
+            ("share.isolation.level", "read_committed"),
+        ];
+        let altered = altered.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        model.set_group_values("g", altered.into());
+    });
+    drop(first);
+    let second = broker().start().await.unwrap();
+    let rules = second.model(|model| model.configs.group("g"));
+    assert_eq!(
+        (rules.limits.delivery_count_max, rules.read_committed),
+        (4, true)
+    );
+}

@@ -70,7 +70,7 @@ fn noting(seed: u64) -> (Model, Vec<Entry>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     /// After each step the journal gives the model that wrote it, and so does its snapshot.
     #[test]

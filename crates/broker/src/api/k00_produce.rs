@@ -75,6 +75,10 @@ impl Serve for ProduceRequest {
         })
     }
 
+    fn wants_answer(&self) -> bool {
+        self.acks != ACKS_NONE
+    }
+
     fn refuse(&self, _: &Call, error: ErrorCode) -> ProduceResponse {
         let refused = |partition: &PartitionProduceData| PartitionProduceResponse {
             index: partition.index,

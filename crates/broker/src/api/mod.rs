@@ -84,6 +84,12 @@ pub(crate) trait Serve: Request {
     /// Does what is asked.
     fn serve(self, model: &mut Model, call: &Call) -> Reply<Self::Response>;
 
+    /// Whether the client waits for an answer; where it doesn't, its connection is closed instead of an
+    /// error.
+    fn wants_answer(&self) -> bool {
+        true
+    }
+
     /// The answer where nothing was done because of an error.
     fn refuse(&self, call: &Call, error: ErrorCode) -> Self::Response;
 
@@ -132,9 +138,12 @@ fn serve<R: Serve>(model: &mut Model, call: &Call, body: &Bytes) -> Result<Answe
 }
 
 fn refuse<R: Serve>(call: &Call, body: &Bytes, error: ErrorCode) -> Result<Answer, DecodeError> {
-    let response = R::from_bytes(body, call.version)?.refuse(call, error);
+    let request = R::from_bytes(body, call.version)?;
+    if !request.wants_answer() {
+        return Ok(Answer::Close);
+    }
     Ok(Answer::Now(encode_response::<R>(
-        &response,
+        &request.refuse(call, error),
         call.version,
         call.correlation_id,
     )))

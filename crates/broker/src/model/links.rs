@@ -185,7 +185,7 @@ impl Model {
         match answer {
             Err(_) | Ok(Answer::Close) => self.close(call.now, link),
             Ok(Answer::Nothing) if fault == Fault::CutAfter => self.close(call.now, link),
-            Ok(Answer::Nothing) => {}
+            Ok(Answer::Nothing) => self.forget_asked(link),
             Ok(Answer::Now(frame)) => self.send(call.now, link, frame, fault),
             Ok(Answer::Parked) => {
                 if let Some(link) = self.links.get_mut(&link) {

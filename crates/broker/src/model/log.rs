@@ -197,8 +197,9 @@ impl PartitionLog {
     ///
     /// # Errors
     /// [`RestoreError`]: nothing has changed.
-    pub fn restore(&mut self, bytes: Bytes) -> Result<(), RestoreError> {
-        let batch = RecordBatch::read(bytes)?;
+    pub fn restore(&mut self, bytes: &[u8]) -> Result<(), RestoreError> {
+        // A copy: what it came in may be much larger.
+        let batch = RecordBatch::read(Bytes::copy_from_slice(bytes))?;
         let base_offset = batch.base_offset();
         if base_offset < self.end_offset || batch.last_offset_delta() < 0 {
             return Err(RestoreError::Offsets);

@@ -242,7 +242,11 @@ impl Model {
 
     /// The next thing to be done.
     pub fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        let output = self.outputs.pop_front();
+        if let Some(Output::Send { link, .. }) = &output {
+            self.forget_asked(*link);
+        }
+        output
     }
 
     /// Makes a topic; partitions go to the brokers in turn. Nothing is checked.

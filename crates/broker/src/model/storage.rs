@@ -37,6 +37,15 @@ impl Model {
         self.is_storage_down && !WITHOUT_STORAGE.contains(&api_key)
     }
 
+    /// A request needs no other answer any more.
+    pub(super) fn forget_asked(&mut self, link: LinkId) {
+        if self.journal.is_kept()
+            && let Some(link) = self.links.get_mut(&link)
+        {
+            link.asked = None;
+        }
+    }
+
     /// Answers a connection's latest request with an error. Where it had a second answer coming, or
     /// none of its own, the connection is closed.
     fn refuse_asked(&mut self, now: Instant, id: LinkId) {

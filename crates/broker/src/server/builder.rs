@@ -272,7 +272,7 @@ impl BrokerBuilder {
             .transpose()?;
         self.apply(&mut model)?;
         if let Some(folder) = &mut folder {
-            folder.write(&mut model, now());
+            folder.begin(&mut model)?;
         }
         Ok((model, folder))
     }

@@ -95,7 +95,7 @@ pub(super) struct Folder {
 
 impl Folder {
     /// Opens a folder, or makes it, and brings the model to where its journal ends. From then on the
-    /// model keeps its journal.
+    /// model keeps its journal; [`begin`](Self::begin) comes next.
     pub(super) fn open(path: &Path, model: &mut Model, now: Instant) -> Result<Self, FolderError> {
         fs::create_dir_all(path).map_err(io_error("can't make the folder", path))?;
         let lock = lock(path)?;
@@ -116,8 +116,8 @@ impl Folder {
             .open(&journal_path)
             .map_err(io_error("can't open", &journal_path))?;
         let written = Recovery::new(&journal, &journal_path)?.run(model)?;
-        model.finish_restore(now);
         model.keep_journal();
+        model.finish_restore(now);
         Ok(Self {
             path: path.to_owned(),
             _lock: lock,
@@ -127,6 +127,13 @@ impl Folder {
             is_failing: false,
             compact_at: COMPACT_BYTES_MIN,
         })
+    }
+
+    /// Before the cluster starts: writes what the start has changed.
+    pub(super) fn begin(&mut self, model: &mut Model) -> Result<(), FolderError> {
+        self.take(model);
+        let written = self.flush();
+        written.map_err(io_error("can't write to the folder", &self.path))
     }
 
     /// Before the model does anything: what could not be written before is tried again.

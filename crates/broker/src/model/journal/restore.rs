@@ -160,7 +160,7 @@ impl Model {
                 topic_id,
                 partition,
                 bytes,
-            } => self.restored_log((topic_id, partition))?.restore(bytes)?,
+            } => self.restored_log((topic_id, partition))?.restore(&bytes)?,
             Entry::LogStart {
                 topic_id,
                 partition,
