@@ -29,6 +29,22 @@ const REJECT: i8 = 3;
 /// Records that have come so often are no longer released: none must run out of deliveries.
 const DELIVERIES_MAX: i16 = 4;
 
+/// Why a client ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The broker is gone.
+    Gone,
+    /// It was refused something.
+    Refused(ErrorCode),
+}
+
+const fn ok(error: ErrorCode) -> Result<(), Ended> {
+    match error {
+        ErrorCode::None => Ok(()),
+        error => Err(Ended::Refused(error)),
+    }
+}
+
 /// Repeatable randomness.
 #[derive(Debug)]
 pub(crate) struct Random(pub(crate) u64);
@@ -78,9 +94,8 @@ impl Producer {
         }
     }
 
-    /// `None` when the broker is gone.
-    pub(crate) fn run(&mut self, target: &Target, ledger: &Ledger) -> Option<()> {
-        let mut raw = Raw::try_connect(&target.address)?;
+    pub(crate) fn run(&mut self, target: &Target, ledger: &Ledger) -> Result<(), Ended> {
+        let mut raw = Raw::try_connect(&target.address).ok_or(Ended::Gone)?;
         if self.id.is_none() {
             self.id = Some(init(&mut raw, ledger, None)?);
         }
@@ -93,7 +108,6 @@ impl Producer {
             };
             self.pending = Some((values.clone(), partition, bytes.clone()));
             let got = produce(&mut raw, (target.orders, partition), bytes, None)?;
-            assert_eq!(got.error_code, ErrorCode::None, "{got:?}");
             self.pending = None;
             ledger.answered(|told| {
                 for (value, offset) in values.into_iter().zip(got.base_offset..) {
@@ -118,9 +132,9 @@ impl Producer {
 }
 
 /// Transactions over two partitions, committed or aborted, until the broker is gone.
-pub(crate) fn transact(target: &Target, ledger: &Ledger, seed: u64) -> Option<()> {
+pub(crate) fn transact(target: &Target, ledger: &Ledger, seed: u64) -> Result<(), Ended> {
     let mut random = Random(seed);
-    let mut raw = Raw::try_connect(&target.address)?;
+    let mut raw = Raw::try_connect(&target.address).ok_or(Ended::Gone)?;
     let mut producer = init(&mut raw, ledger, Some("transactions"))?;
     for number in 0.. {
         let mut places = Vec::new();
@@ -130,7 +144,6 @@ pub(crate) fn transact(target: &Target, ledger: &Ledger, seed: u64) -> Option<()
             let bytes = batch(&values, of, true);
             let place = (target.orders, partition);
             let got = produce(&mut raw, place, bytes, Some("transactions"))?;
-            assert_eq!(got.error_code, ErrorCode::None, "{got:?}");
             places.push((values, (partition, got.base_offset)));
         }
         let committed = random.below(2) == 0;
@@ -140,8 +153,8 @@ pub(crate) fn transact(target: &Target, ledger: &Ledger, seed: u64) -> Option<()
             producer_epoch: producer.1,
             committed,
         };
-        let ended = raw.try_call(&end, 5)?;
-        assert_eq!(ended.error_code, ErrorCode::None, "{ended:?}");
+        let ended = raw.try_call(&end, 5).ok_or(Ended::Gone)?;
+        ok(ended.error_code)?;
         producer = (ended.producer_id, ended.producer_epoch);
         ledger.answered(|told| {
             for ([value], at) in places {
@@ -153,21 +166,20 @@ pub(crate) fn transact(target: &Target, ledger: &Ledger, seed: u64) -> Option<()
             }
         });
     }
-    None
+    Ok(())
 }
 
 /// Large batches to a topic that keeps little, so that the journal is made anew now and then.
-pub(crate) fn churn(target: &Target, ledger: &Ledger) -> Option<()> {
-    let mut raw = Raw::try_connect(&target.address)?;
+pub(crate) fn churn(target: &Target, ledger: &Ledger) -> Result<(), Ended> {
+    let mut raw = Raw::try_connect(&target.address).ok_or(Ended::Gone)?;
     loop {
         churn_once(&mut raw, target, ledger)?;
     }
 }
 
-pub(crate) fn churn_once(raw: &mut Raw, target: &Target, ledger: &Ledger) -> Option<()> {
+pub(crate) fn churn_once(raw: &mut Raw, target: &Target, ledger: &Ledger) -> Result<(), Ended> {
     let bytes = batch(&["x".repeat(60_000)], None, false);
     let got = produce(raw, (target.churn, 0), bytes, None)?;
-    assert_eq!(got.error_code, ErrorCode::None, "{got:?}");
     ledger.answered(|told| {
         if got.base_offset < told.churn_end {
             let end = told.churn_end;
@@ -176,26 +188,26 @@ pub(crate) fn churn_once(raw: &mut Raw, target: &Target, ledger: &Ledger) -> Opt
         }
         told.churn_end = got.base_offset + 1;
     });
-    Some(())
+    Ok(())
 }
 
 /// A producer's id and epoch.
-pub(crate) fn init(raw: &mut Raw, ledger: &Ledger, id: Option<&str>) -> Option<(i64, i16)> {
+pub(crate) fn init(raw: &mut Raw, ledger: &Ledger, id: Option<&str>) -> Result<(i64, i16), Ended> {
     let request = InitProducerIdRequest {
         transactional_id: id.map(str::to_owned),
         transaction_timeout_ms: 60_000,
         producer_id: -1,
         producer_epoch: -1,
     };
-    let given = raw.try_call(&request, 5)?;
-    assert_eq!(given.error_code, ErrorCode::None, "{given:?}");
+    let given = raw.try_call(&request, 5).ok_or(Ended::Gone)?;
+    ok(given.error_code)?;
     ledger.answered(|told| {
         if !told.producer_ids.insert(given.producer_id) && id.is_none() {
             told.violations
                 .push(format!("producer id {} was given twice", given.producer_id));
         }
     });
-    Some((given.producer_id, given.producer_epoch))
+    Ok((given.producer_id, given.producer_epoch))
 }
 
 fn produce(
@@ -203,7 +215,7 @@ fn produce(
     (topic_id, partition): (TopicId, i32),
     bytes: Bytes,
     transactional_id: Option<&str>,
-) -> Option<PartitionProduceResponse> {
+) -> Result<PartitionProduceResponse, Ended> {
     let data = PartitionProduceData {
         index: partition,
         records: Some(bytes),
@@ -218,8 +230,14 @@ fn produce(
             ..Default::default()
         }],
     };
-    let mut answer = raw.try_call(&request, 13)?;
-    answer.responses.pop()?.partition_responses.pop()
+    let mut answer = raw.try_call(&request, 13).ok_or(Ended::Gone)?;
+    let partitions = answer
+        .responses
+        .pop()
+        .map(|mut topic| topic.partition_responses.pop());
+    let got = partitions.flatten().ok_or(Ended::Gone)?;
+    ok(got.error_code)?;
+    Ok(got)
 }
 
 fn batch(values: &[String], producer: Option<(i64, i16, i32)>, is_transactional: bool) -> Bytes {
@@ -257,10 +275,9 @@ pub(crate) struct Consumer<'a> {
 }
 
 impl Consumer<'_> {
-    /// `None` when the broker is gone.
-    pub(crate) fn run(&self) -> Option<()> {
+    pub(crate) fn run(&self) -> Result<(), Ended> {
         let mut random = Random(self.member);
-        let mut raw = Raw::try_connect(&self.target.address)?;
+        let mut raw = Raw::try_connect(&self.target.address).ok_or(Ended::Gone)?;
         let member_id = format!("member-{}", self.member);
         let join = ShareGroupHeartbeatRequest {
             group_id: "g".into(),
@@ -269,8 +286,8 @@ impl Consumer<'_> {
             rack_id: None,
             subscribed_topic_names: Some(vec!["orders".into()]),
         };
-        let joined = raw.try_call(&join, 1)?;
-        assert_eq!(joined.error_code, ErrorCode::None, "{joined:?}");
+        let joined = raw.try_call(&join, 1).ok_or(Ended::Gone)?;
+        ok(joined.error_code)?;
         let mut epoch = SessionEpoch::OPEN;
         loop {
             let partitions = 0..i32::try_from(PARTITIONS).unwrap();
@@ -285,14 +302,14 @@ impl Consumer<'_> {
                 topics: vec![FetchTopic::of(self.target.orders, partitions)],
                 ..Default::default()
             };
-            let fetched = raw.try_call(&fetch, 2)?;
-            assert_eq!(fetched.error_code, ErrorCode::None, "{fetched:?}");
+            let fetched = raw.try_call(&fetch, 2).ok_or(Ended::Gone)?;
+            ok(fetched.error_code)?;
             let partitions = fetched.responses.into_iter();
             let partitions: Vec<FetchedPartition> =
                 partitions.flat_map(|topic| topic.partitions).collect();
             let is_empty = partitions.iter().all(|got| got.acquired_records.is_empty());
             if is_empty && self.settles == Settles::All {
-                return Some(());
+                return Ok(());
             }
             let chosen: Vec<_> = partitions
                 .iter()
@@ -308,11 +325,11 @@ impl Consumer<'_> {
                     partitions: chosen.iter().map(acknowledgements).collect(),
                 }],
             };
-            let answer = raw.try_call(&acknowledge, 2)?;
-            assert_eq!(answer.error_code, ErrorCode::None, "{answer:?}");
+            let answer = raw.try_call(&acknowledge, 2).ok_or(Ended::Gone)?;
+            ok(answer.error_code)?;
             let results = answer.responses.iter().flat_map(|topic| &topic.partitions);
             for (result, (partition, kinds)) in results.zip(chosen) {
-                assert_eq!(result.error_code, ErrorCode::None, "{result:?}");
+                ok(result.error_code)?;
                 self.ledger.answered(|told| {
                     for (offset, delivery_count, kind) in kinds {
                         let becomes = match kind {

@@ -29,7 +29,9 @@ use sharegroup_wire::message::fetch::{FetchPartition, FetchRequest, FetchTopic};
 use sharegroup_wire::message::metadata::MetadataRequest;
 use sharegroup_wire::record::RecordBatches;
 
-use clients::{Consumer, Producer, Random, Settles, Target, churn, churn_once, init, transact};
+use clients::{
+    Consumer, Ended, Producer, Random, Settles, Target, churn, churn_once, init, transact,
+};
 use ledger::{At, Known, Ledger};
 use raw::Raw;
 
@@ -68,7 +70,11 @@ fn broker_process() {
 }
 
 fn start(dir: &Path) -> (Child, String) {
-    let mut child = Command::new(env::current_exe().unwrap())
+    start_by(Command::new(env::current_exe().unwrap()), dir)
+}
+
+fn start_by(mut command: Command, dir: &Path) -> (Child, String) {
+    let mut child = command
         .args(["broker_process", "--exact", "--nocapture"])
         .env(DIR, dir)
         .stdin(Stdio::piped())
@@ -92,6 +98,7 @@ fn what_was_said_before_kill_9_holds_after_it() {
     let mut random = Random(rounds);
     let mut producers = [Producer::new("a", 1), Producer::new("b", 2)];
     let mut topics = None;
+    let gone = Err(Ended::Gone);
     for round in 0..rounds {
         let (mut child, address) = start(&dir);
         let target = target(&address);
@@ -104,21 +111,18 @@ fn what_was_said_before_kill_9_holds_after_it() {
         let until = ledger.told().answers + 20 + random.below(600);
         thread::scope(|scope| {
             for producer in &mut producers {
-                scope.spawn(|| producer.run(&target, &ledger));
+                scope.spawn(|| assert_eq!(producer.run(&target, &ledger), gone));
             }
-            scope.spawn(|| transact(&target, &ledger, round));
-            scope.spawn(|| churn(&target, &ledger));
+            scope.spawn(|| assert_eq!(transact(&target, &ledger, round), gone));
+            scope.spawn(|| assert_eq!(churn(&target, &ledger), gone));
             for member in [2 * round, 2 * round + 1] {
-                let (target, ledger, settles) = (&target, &ledger, Settles::AtRandom);
-                scope.spawn(move || {
-                    Consumer {
-                        target,
-                        ledger,
-                        member,
-                        settles,
-                    }
-                    .run()
-                });
+                let consumer = Consumer {
+                    target: &target,
+                    ledger: &ledger,
+                    member,
+                    settles: Settles::AtRandom,
+                };
+                scope.spawn(move || assert_eq!(consumer.run(), gone));
             }
             ledger.wait_for(until);
             child.kill().unwrap();
@@ -126,35 +130,69 @@ fn what_was_said_before_kill_9_holds_after_it() {
         });
         assert_eq!(ledger.told().violations, [""; 0], "round {round}");
     }
-    let (mut child, address) = start(&dir);
-    let target = target(&address);
-    let last = Consumer {
-        target: &target,
-        ledger: &ledger,
-        member: 2 * rounds,
-        settles: Settles::All,
-    };
-    // A transaction that the last kill has left open holds back what is behind it.
-    init(&mut Raw::connect(&address), &ledger, Some("transactions")).unwrap();
-    last.run().unwrap();
-    let logs = (0..PARTITIONS).map(|index| read(&target, index));
-    churn_once(&mut Raw::connect(&address), &target, &ledger).unwrap();
-    check(&ledger, &logs.collect::<Vec<_>>());
-    child.kill().unwrap();
-    child.wait().unwrap();
+    settle_the_rest(&dir, &ledger, 2 * rounds);
     fs::remove_dir_all(&dir).unwrap();
     let told = ledger.told();
+    let settled = told.records.values();
+    let settled = settled.filter(|known| **known == Known::Settled).count();
     println!(
-        "{rounds} rounds: {} answers, {} produced, {} aborted, {} settled, {} delivered again after a release",
+        "{rounds} rounds: {} answers, {} produced, {} aborted, {settled} settled, {} delivered again after a release",
         told.answers,
         told.produced.len(),
         told.aborted.len(),
-        told.records
-            .values()
-            .filter(|known| **known == Known::Settled)
-            .count(),
         told.delivered_again,
     );
+}
+
+/// One member settles all that is left; then everything that was said is compared with what is there.
+fn settle_the_rest(dir: &Path, ledger: &Ledger, member: u64) {
+    let (mut child, address) = start(dir);
+    let target = target(&address);
+    let last = Consumer {
+        target: &target,
+        ledger,
+        member,
+        settles: Settles::All,
+    };
+    // A transaction that the last kill has left open holds back what is behind it.
+    init(&mut Raw::connect(&address), ledger, Some("transactions")).unwrap();
+    last.run().unwrap();
+    churn_once(&mut Raw::connect(&address), &target, ledger).unwrap();
+    let logs = (0..PARTITIONS).map(|index| read(&target, index));
+    check(ledger, &logs.collect::<Vec<_>>());
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// The journal can't grow beyond 128 KiB, as on a full disk.
+#[cfg(unix)]
+#[test]
+fn a_disk_that_takes_no_more_is_told_and_loses_nothing() {
+    let name = format!("sharegroup-broker-full-disk-{}", process::id());
+    let dir = env::temp_dir().join(name);
+    let mut limited = Command::new("sh");
+    // In blocks of 512 bytes; the signal would end the process.
+    let limit = "trap '' XFSZ; ulimit -f 256; exec \"$0\" \"$@\"";
+    limited.args(["-c", limit]).arg(env::current_exe().unwrap());
+    let (mut child, address) = start_by(limited, &dir);
+    let target = target(&address);
+    let ledger = Ledger::default();
+    let consumer = Consumer {
+        target: &target,
+        ledger: &ledger,
+        member: 1,
+        settles: Settles::All,
+    };
+    let mut producer = Producer::new("a", 1);
+    let refused = Err(Ended::Refused(ErrorCode::KafkaStorageError));
+    assert_eq!(producer.run(&target, &ledger), refused);
+    assert_eq!(consumer.run(), refused);
+    child.kill().unwrap();
+    child.wait().unwrap();
+
+    settle_the_rest(&dir, &ledger, 2);
+    assert!(!ledger.told().produced.is_empty());
+    fs::remove_dir_all(&dir).unwrap();
 }
 
 /// The topics; the one that forgets is made where it isn't there.
