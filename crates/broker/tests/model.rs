@@ -7,234 +7,27 @@
     reason = "tests"
 )]
 
-use std::time::{Duration, Instant};
+mod world;
 
-use bytes::Bytes;
+use std::time::Duration;
+
 use proptest::prelude::*;
 use sharegroup_broker::model::faults::Fault;
 use sharegroup_broker::model::history::Event;
-use sharegroup_broker::model::topics::Place;
-use sharegroup_broker::model::{LinkId, Model, ModelConfig, Output};
-use sharegroup_wire::compress::{Compression, DecompressLimits};
-use sharegroup_wire::frame::{decode_response, encode_request, response_correlation_id};
-use sharegroup_wire::message::Request;
+use sharegroup_wire::compress::DecompressLimits;
+use sharegroup_wire::frame::encode_request;
 use sharegroup_wire::message::api_versions::ApiVersionsRequest;
 use sharegroup_wire::message::end_txn::EndTxnRequest;
 use sharegroup_wire::message::init_producer_id::InitProducerIdRequest;
-use sharegroup_wire::message::produce::{PartitionProduceData, ProduceRequest, TopicProduceData};
-use sharegroup_wire::message::share_acknowledge::ShareAcknowledgeRequest;
-use sharegroup_wire::message::share_fetch::{
-    FetchTopic, FetchedPartition, ForgottenTopic, ShareFetchRequest, ShareFetchResponse,
-};
-use sharegroup_wire::message::share_group_heartbeat::ShareGroupHeartbeatRequest;
-use sharegroup_wire::record::{RecordBatch, RecordBatchBuilder};
-use sharegroup_wire::{BrokerId, CorrelationId, ErrorCode, MemberEpoch, SessionEpoch};
+use sharegroup_wire::message::share_fetch::{ForgottenTopic, ShareFetchRequest};
+use sharegroup_wire::record::RecordBatch;
+use sharegroup_wire::{CorrelationId, ErrorCode};
+
+use world::{World, only, ranges};
 
 const ACCEPT: i8 = 1;
 const RELEASE: i8 = 2;
 const REJECT: i8 = 3;
-
-/// A model, the time, and what it sent.
-struct World {
-    model: Model,
-    now: Instant,
-    answers: Vec<(LinkId, Bytes)>,
-    closed: Vec<LinkId>,
-    correlation: i32,
-    place: Place,
-}
-
-impl World {
-    fn new(brokers: i32) -> Self {
-        let now = Instant::now();
-        let address = |id| (BrokerId(id), (format!("broker-{id}"), 9092));
-        let config = ModelConfig {
-            brokers: (1..=brokers).map(address).collect(),
-            ..ModelConfig::default()
-        };
-        let mut model = Model::new(now, config);
-        let id = model.create_topic("orders", 1, 1);
-        let mut world = Self {
-            model,
-            now,
-            answers: Vec::new(),
-            closed: Vec::new(),
-            correlation: 0,
-            place: (id, 0),
-        };
-        world.configure("share.auto.offset.reset", "earliest");
-        world.join();
-        world
-    }
-
-    fn configure(&mut self, key: &str, value: &str) {
-        let values = self.model.configs.groups.entry("g".to_owned()).or_default();
-        values.insert(key.to_owned(), value.to_owned());
-    }
-
-    fn leader(&self) -> BrokerId {
-        self.model.topics.partition(self.place).unwrap().leader
-    }
-
-    fn connect(&mut self) -> LinkId {
-        let leader = self.leader();
-        self.model.connect(leader, "/127.0.0.1")
-    }
-
-    fn drain(&mut self) {
-        while let Some(output) = self.model.poll_output() {
-            match output {
-                Output::Send { link, frame } => self.answers.push((link, frame.slice(4..))),
-                Output::Close { link } => self.closed.push(link),
-            }
-        }
-    }
-
-    /// Lets time pass, stopping wherever something is due.
-    fn pass(&mut self, duration: Duration) {
-        let end = self.now + duration;
-        while let Some(due) = self.model.poll_timeout().filter(|due| *due <= end) {
-            self.now = self.now.max(due);
-            self.model.handle_timeout(self.now);
-        }
-        self.now = end;
-        self.drain();
-    }
-
-    fn send<R: Request>(&mut self, link: LinkId, request: &R, version: i16) -> CorrelationId {
-        self.correlation += 1;
-        let id = CorrelationId(self.correlation);
-        let frame = encode_request(request, version, id, Some("test")).slice(4..);
-        self.model.handle_request(self.now, link, frame);
-        self.drain();
-        id
-    }
-
-    /// The answer to a request, if it has come.
-    fn answer<R: Request>(&mut self, id: CorrelationId, version: i16) -> Option<R::Response> {
-        let found = self
-            .answers
-            .iter()
-            .position(|(_, frame)| response_correlation_id(frame) == Ok(id))?;
-        let (_, frame) = self.answers.remove(found);
-        Some(decode_response::<R>(&frame, version).unwrap())
-    }
-
-    fn call<R: Request>(&mut self, link: LinkId, request: &R, version: i16) -> R::Response {
-        let id = self.send(link, request, version);
-        self.answer::<R>(id, version).expect("an answer at once")
-    }
-
-    fn join(&mut self) {
-        let coordinator = self.model.coordinator("g");
-        let link = self.model.connect(coordinator, "/127.0.0.1");
-        let request = ShareGroupHeartbeatRequest {
-            group_id: "g".into(),
-            member_id: "joiner".into(),
-            member_epoch: MemberEpoch::JOIN,
-            rack_id: None,
-            subscribed_topic_names: Some(vec!["orders".into()]),
-        };
-        assert!(self.call(link, &request, 1).error_code.is_none());
-    }
-
-    fn produce(&mut self, values: &[&str]) {
-        self.produce_as(values, None);
-    }
-
-    /// Produces a batch, in a transaction where a producer is given.
-    fn produce_as(&mut self, values: &[&str], producer: Option<(i64, i16, i32)>) {
-        let mut builder = RecordBatchBuilder::new(Compression::None);
-        if let Some((id, epoch, sequence)) = producer {
-            builder = builder.producer(id, epoch, sequence).transactional(true);
-        }
-        for value in values {
-            builder
-                .push(1000, None, Some(value.as_bytes()), [])
-                .unwrap();
-        }
-        let data = PartitionProduceData {
-            index: 0,
-            records: Some(builder.build(0).unwrap()),
-        };
-        let topic = TopicProduceData {
-            topic_id: self.place.0,
-            partition_data: vec![data],
-            ..Default::default()
-        };
-        let request = ProduceRequest {
-            transactional_id: producer.map(|_| "t".to_owned()),
-            acks: -1,
-            timeout_ms: 1000,
-            topic_data: vec![topic],
-        };
-        let link = self.connect();
-        let answer = self.call(link, &request, 13);
-        assert!(
-            answer.responses[0].partition_responses[0]
-                .error_code
-                .is_none(),
-            "{answer:?}"
-        );
-    }
-
-    fn fetch(&self, member: &str, epoch: i32, wait: Duration) -> ShareFetchRequest {
-        ShareFetchRequest {
-            group_id: Some("g".into()),
-            member_id: Some(member.into()),
-            share_session_epoch: SessionEpoch(epoch),
-            max_wait_ms: i32::try_from(wait.as_millis()).unwrap(),
-            min_bytes: 1,
-            max_bytes: 1 << 20,
-            max_records: 500,
-            batch_size: 500,
-            topics: vec![FetchTopic::of(self.place.0, [0])],
-            ..Default::default()
-        }
-    }
-
-    fn fetch_now(&mut self, link: LinkId, member: &str, epoch: i32) -> FetchedPartition {
-        let request = self.fetch(member, epoch, Duration::ZERO);
-        only(self.call(link, &request, 2))
-    }
-
-    fn acknowledge(
-        &mut self,
-        link: LinkId,
-        member: &str,
-        epoch: i32,
-        got: &FetchedPartition,
-        kind: i8,
-    ) -> ErrorCode {
-        let request = ShareAcknowledgeRequest {
-            group_id: Some("g".into()),
-            member_id: Some(member.into()),
-            share_session_epoch: SessionEpoch(epoch),
-            is_renew_ack: false,
-            topics: vec![got.acknowledge(self.place.0, kind)],
-        };
-        self.call(link, &request, 2)
-            .ok()
-            .err()
-            .unwrap_or(ErrorCode::None)
-    }
-}
-
-fn only(answer: ShareFetchResponse) -> FetchedPartition {
-    assert!(answer.error_code.is_none(), "{answer:?}");
-    let partitions = answer
-        .responses
-        .into_iter()
-        .flat_map(|topic| topic.partitions);
-    partitions.into_iter().next().unwrap_or_default()
-}
-
-fn ranges(got: &FetchedPartition) -> Vec<(i64, i64, i16)> {
-    let range = got.acquired_records.iter();
-    range
-        .map(|range| (range.first_offset, range.last_offset, range.delivery_count))
-        .collect()
-}
 
 #[test]
 fn a_parked_fetch_is_answered_when_something_comes_and_at_its_end_if_nothing_does() {
