@@ -1,9 +1,14 @@
 //! Kafka's own tools, version 4.4, against this broker.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use std::process::Output;
-use std::time::Instant;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
+use sharegroup_broker::model::Model;
 use sharegroup_broker::{Broker, BrokerBuilder};
 use sharegroup_launcher::Tools;
 
@@ -47,6 +52,24 @@ impl Fixture {
         text
     }
 
+    /// Starts a share consumer in the group `g` and waits until it has been assigned something.
+    fn member(&self) -> Running {
+        let args = "--bootstrap-server BOOTSTRAP --topic orders --group-id g";
+        let args = args.replace("BOOTSTRAP", self.broker.bootstrap_servers());
+        let class = "org.apache.kafka.tools.VerifiableShareConsumer";
+        let mut command = self.tools.command(class, args.split_whitespace());
+        let running = Running(command.stdout(Stdio::null()).spawn().unwrap());
+        let is_assigned = |model: &mut Model| {
+            let group = model.groups.get("g").into_iter();
+            let mut members = group.flat_map(|group| group.members.values());
+            members.any(|member| !member.assigned.is_empty())
+        };
+        while !self.broker.model(is_assigned) {
+            sleep(Duration::from_millis(20));
+        }
+        running
+    }
+
     fn output(&self, class: &str, args: &str) -> Output {
         let class = format!("org.apache.kafka.tools.{class}");
         let args = args.replace("BOOTSTRAP", self.broker.bootstrap_servers());
@@ -58,6 +81,36 @@ impl Fixture {
             text(&output)
         );
         output
+    }
+}
+
+/// A file with a client's configuration, removed when it goes.
+struct Config(PathBuf);
+
+impl Config {
+    fn new(text: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("sharegroup-java-tools-{}-{count}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::write(&path, text).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Config {
+    fn drop(&mut self) {
+        drop(fs::remove_file(&self.0));
+    }
+}
+
+/// A tool that runs until it is killed.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
     }
 }
 
@@ -132,14 +185,15 @@ fn producers_of_java_write_with_every_codec_and_share_consumers_read_it_all() {
         return;
     };
     for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
-        let text = fixture.run("ProducerPerformance", &format!("--topic orders --num-records 2000 --record-size 100 --throughput -1 --bootstrap-server BOOTSTRAP --command-property compression.type={codec} acks=all"));
+        let text = fixture.run("ProducerPerformance", &format!("--topic orders --num-records 2000 --record-size 100 --throughput -1 --bootstrap-server BOOTSTRAP --command-property compression.type={codec} acks=all enable.idempotence=true"));
         assert!(text.contains("2000 records sent"), "{text}");
+        let config = Config::new(&format!(
+            "compression.type={codec}\nenable.idempotence=true\nretries=5\n"
+        ));
+        let config = config.0.display();
+        let text = fixture.run("VerifiableProducer", &format!("--bootstrap-server BOOTSTRAP --topic orders --max-messages 100 --acks -1 --command-config {config}"));
+        assert!(text.contains("\"acked\":100"), "{text}");
     }
-    let text = fixture.run(
-        "VerifiableProducer",
-        "--bootstrap-server BOOTSTRAP --topic orders --max-messages 500 --acks -1",
-    );
-    assert!(text.contains("\"acked\":500"), "{text}");
     let text = fixture.run(
         "ShareConsumerPerformance",
         "--bootstrap-server BOOTSTRAP --topic orders --group g --num-records 10500 --timeout 20000",
@@ -275,4 +329,88 @@ fn share_group_command_lists_describes_resets_and_deletes() {
     fixture.run(command, "--bootstrap-server BOOTSTRAP --delete --group g");
     let text = fixture.run(command, "--bootstrap-server BOOTSTRAP --list");
     assert!(!text.lines().any(|line| line == "g"), "{text}");
+}
+
+#[test]
+fn share_group_command_tells_of_members_and_leaves_a_group_with_members_alone() {
+    let Some(fixture) = Fixture::new(|builder| {
+        builder
+            .topic("orders", 3)
+            .group("g", "share.auto.offset.reset", "earliest")
+    }) else {
+        return;
+    };
+    let member = fixture.member();
+    let command = "consumer.group.ShareGroupCommand";
+    let output = fixture.run(command, "--bootstrap-server BOOTSTRAP --list --state");
+    assert!(
+        output
+            .lines()
+            .any(|line| line.starts_with("g ") && line.contains("Stable")),
+        "{output}"
+    );
+    let output = fixture.run(
+        command,
+        "--bootstrap-server BOOTSTRAP --describe --group g --members --verbose",
+    );
+    let row = output.lines().find(|line| line.starts_with("g ")).unwrap();
+    assert!(
+        row.contains("127.0.0.1") && row.contains("orders:0,1,2"),
+        "{output}"
+    );
+    let output = fixture.run(
+        command,
+        "--bootstrap-server BOOTSTRAP --describe --group g --state --verbose",
+    );
+    let row = output.lines().find(|line| line.starts_with("g ")).unwrap();
+    assert!(
+        row.contains("Stable") && row.trim_end().ends_with(" 1"),
+        "{output}"
+    );
+    for refused in [
+        "--reset-offsets --group g --topic orders --to-earliest --execute",
+        "--delete-offsets --group g --topic orders",
+        "--delete --group g",
+    ] {
+        let answer = fixture.output(command, &format!("--bootstrap-server BOOTSTRAP {refused}"));
+        let told = text(&answer);
+        assert!(
+            told.to_lowercase().contains("not empty") || told.contains("Stable"),
+            "{refused}: {told}"
+        );
+    }
+    drop(member);
+}
+
+#[test]
+fn share_group_command_resets_to_the_end_and_to_a_time() {
+    let Some(fixture) = Fixture::new(|builder| builder.topic("orders", 1)) else {
+        return;
+    };
+    fixture.run(
+        "VerifiableProducer",
+        "--bootstrap-server BOOTSTRAP --topic orders --max-messages 20 --acks -1",
+    );
+    let command = "consumer.group.ShareGroupCommand";
+    for (to, start) in [
+        ("--to-latest", 20),
+        ("--to-datetime 2020-01-01T00:00:00.000", 0),
+        ("--to-latest", 20),
+    ] {
+        let reset = format!(
+            "--bootstrap-server BOOTSTRAP --reset-offsets --group g --topic orders {to} --execute"
+        );
+        fixture.run(command, &reset);
+        let text = fixture.run(
+            command,
+            "--bootstrap-server BOOTSTRAP --describe --group g --offsets",
+        );
+        let row = text.lines().find(|line| line.starts_with("g ")).unwrap();
+        let fields: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(
+            fields[3..5],
+            [start.to_string(), (20 - start).to_string()],
+            "{text}"
+        );
+    }
 }
