@@ -2,6 +2,7 @@
 
 pub mod keys;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -69,7 +70,20 @@ pub struct Configs {
     pub broker: Values,
     /// Of groups, whether they exist or not.
     pub groups: BTreeMap<String, Values>,
+    /// Groups' settings in force, with what they were made of: each fetch asks for them.
+    rules: RefCell<BTreeMap<String, KnownRules>>,
 }
+
+/// Settings that were in force.
+#[derive(Debug, Clone)]
+struct KnownRules {
+    broker: Values,
+    own: Values,
+    rules: GroupRules,
+}
+
+/// Most groups whose settings are remembered.
+const KNOWN_RULES_MAX: usize = 1_000;
 
 impl Configs {
     /// A broker key's number in force.
@@ -116,6 +130,28 @@ impl Configs {
     /// A group's settings in force.
     #[must_use]
     pub fn group(&self, group_id: &str) -> GroupRules {
+        let none = Values::new();
+        let own = self.groups.get(group_id).unwrap_or(&none);
+        let mut known_rules = self.rules.borrow_mut();
+        let known = known_rules.get(group_id);
+        if let Some(known) = known.filter(|known| known.own == *own && known.broker == self.broker)
+        {
+            return known.rules.clone();
+        }
+        if known_rules.len() >= KNOWN_RULES_MAX {
+            known_rules.clear();
+        }
+        let known = KnownRules {
+            broker: self.broker.clone(),
+            own: own.clone(),
+            rules: self.read_group(group_id),
+        };
+        let rules = known.rules.clone();
+        known_rules.insert(group_id.to_owned(), known);
+        rules
+    }
+
+    fn read_group(&self, group_id: &str) -> GroupRules {
         let number = |name| self.group_text(group_id, name).parse::<i64>().unwrap_or(0);
         let millis = |name| Duration::from_millis(u64::try_from(number(name)).unwrap_or(0));
         let flag = |name| self.group_text(group_id, name) == "true";
