@@ -4,13 +4,15 @@
 use std::time::Duration;
 
 use sharegroup_broker::{Broker, ServerLimits};
-use sharegroup_wire::ErrorCode;
+use sharegroup_wire::frame::encode_request;
+use sharegroup_wire::message::fetch::{FetchPartition, FetchRequest, FetchTopic};
 use sharegroup_wire::message::metadata::MetadataRequest;
 use sharegroup_wire::message::sasl_authenticate::{AuthBytes, SaslAuthenticateRequest};
 use sharegroup_wire::message::sasl_handshake::SaslHandshakeRequest;
-use sharegroup_wire::message::share_fetch::{FetchTopic, ShareFetchRequest};
+use sharegroup_wire::message::share_fetch::{self, ShareFetchRequest};
 use sharegroup_wire::message::share_group_heartbeat::ShareGroupHeartbeatRequest;
 use sharegroup_wire::net::{Address, Connection, ConnectionOptions};
+use sharegroup_wire::{CorrelationId, ErrorCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -97,6 +99,64 @@ async fn one_connection_too_many_is_closed_and_a_thousand_idle_ones_are_not() {
         .await
         .unwrap();
     assert!(is_closed(&mut over).await);
+}
+
+/// One answer fits, two don't: of two clients that ask for much and take nothing the second is cut.
+#[tokio::test]
+async fn answers_that_nobody_takes_have_a_limit() {
+    let limits = ServerLimits {
+        answer_bytes_max: 4 * 1024 * 1024,
+        ..ServerLimits::default()
+    };
+    let broker = Broker::builder()
+        .in_memory()
+        .topic("orders", 1)
+        .limits(limits)
+        .start()
+        .await
+        .unwrap();
+    broker.model(|model| {
+        let id = model.topics.named("orders").unwrap().id;
+        let log = &mut model.topics.partition_mut((id, 0)).unwrap().log;
+        (0..3).for_each(|_| log.push_raw(1, vec![0; 1024 * 1024].into()));
+    });
+    let address: Address = broker.bootstrap_servers().parse().unwrap();
+    let connector = broker.connector();
+    let fetch = FetchRequest {
+        max_bytes: i32::MAX,
+        topics: vec![fetch_topic()],
+        ..Default::default()
+    };
+    let request = encode_request(&fetch, 12, CorrelationId(1), None);
+    let ask = async || {
+        let mut stream = connector.connect(&address).await.unwrap();
+        stream.write_all(&request).await.unwrap();
+        // Its beginning says that the rest is on its way.
+        let size = stream.read_i32().await;
+        (
+            stream,
+            size.map_or(0, |size| usize::try_from(size).unwrap()),
+        )
+    };
+    let (mut first, size) = ask().await;
+    assert!(size > 3 * 1024 * 1024, "{size}");
+    let (_, cut) = ask().await;
+    assert_eq!(cut, 0, "the second is cut");
+    let mut taken = vec![0; size];
+    first.read_exact(&mut taken).await.unwrap();
+    let (_, again) = ask().await;
+    assert_eq!(again, size, "the first's answer no longer counts");
+}
+
+fn fetch_topic() -> FetchTopic {
+    FetchTopic {
+        topic: "orders".into(),
+        partitions: vec![FetchPartition {
+            partition_max_bytes: i32::MAX,
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
 }
 
 #[tokio::test]
@@ -189,7 +249,7 @@ async fn under_paused_time_a_long_poll_takes_exactly_its_time() {
         min_bytes: 1,
         max_records: 10,
         batch_size: 10,
-        topics: vec![FetchTopic::of(topic_id, [0])],
+        topics: vec![share_fetch::FetchTopic::of(topic_id, [0])],
         ..Default::default()
     };
     let began = Instant::now();

@@ -58,6 +58,11 @@ impl Serve for FetchRequest {
 }
 
 impl Model {
+    /// Most bytes of records that a broker puts into an answer, but for a first batch that is larger.
+    pub(super) fn fetch_bytes_max(&self) -> usize {
+        usize::try_from(self.configs.broker_number("fetch.max.bytes")).unwrap_or(0)
+    }
+
     fn places_of(&self, version: i16, topic: &FetchTopic) -> Vec<Place> {
         let found = if version >= 13 {
             self.topics.get(topic.topic_id)
@@ -81,6 +86,7 @@ impl Model {
         is_over: bool,
     ) -> Option<FetchResponse> {
         let mut left = usize::try_from(request.max_bytes).unwrap_or(0);
+        left = left.min(self.fetch_bytes_max());
         let enough = usize::try_from(request.min_bytes).unwrap_or(0);
         let (mut bytes, mut has_failed) = (0, false);
         let mut leaders = Vec::new();

@@ -108,6 +108,7 @@ fn fetch(
     max_wait: Duration,
 ) -> Reply<ShareFetchResponse> {
     let mut wait = waits_for(request, key);
+    wait.bytes_max = wait.bytes_max.min(model.fetch_bytes_max());
     let settlements = look_at_acknowledgements(model, call, request, key, &mut wait.results);
     if admission == Admission::Closing {
         settle(model, call, key, settlements);

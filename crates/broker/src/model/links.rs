@@ -198,6 +198,12 @@ impl Model {
 
     /// Sends an answer, or does with it what the request's fault says.
     fn send(&mut self, now: Instant, link: LinkId, frame: Bytes, fault: Fault) {
+        let Some(left) = self.answer_bytes_left.checked_sub(frame.len()) else {
+            self.answer_bytes_left = 0;
+            self.close(now, link);
+            return;
+        };
+        self.answer_bytes_left = left;
         match fault {
             Fault::CutAfter => self.close(now, link),
             Fault::Withhold => self.set_busy(link),

@@ -146,6 +146,8 @@ pub struct Model {
     pub(crate) users: BTreeMap<String, String>,
     pub(crate) cluster_id: TopicId,
     pub(crate) log_bytes_max: usize,
+    /// Bytes of answers that may be given yet; 0 once one was too large, and its connection cut.
+    pub(crate) answer_bytes_left: usize,
     /// Coordinators that a test has moved.
     coordinators: BTreeMap<String, BrokerId>,
     links: BTreeMap<LinkId, Link>,
@@ -187,6 +189,7 @@ impl Model {
             users: config.users,
             cluster_id: TopicId::ZERO,
             log_bytes_max: config.log_bytes_max,
+            answer_bytes_left: usize::MAX,
             coordinators: BTreeMap::new(),
             links: BTreeMap::new(),
             last_link: 0,

@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::timeout;
 
 use super::limits::FRAME_BYTES_SMALL;
-use super::shared::{Shared, Told};
+use super::shared::{Answer, Shared, Told};
 use crate::model::LinkId;
 
 /// Most memory that is reserved ahead of what has arrived, in bytes.
@@ -74,7 +74,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
         while self.buffer.is_empty() {
             tokio::select! {
                 told = self.told.recv() => match told {
-                    Some(Told::Send(frame)) => self.write(frame).await?,
+                    Some(Told::Send(answer)) => self.write(answer).await?,
                     Some(Told::Close) | None => return Ok(None),
                 },
                 read = timeout(idle, self.stream.read_buf(&mut self.buffer)) => match read {
@@ -143,15 +143,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                 }
             };
             match told {
-                Told::Send(frame) => self.write(frame).await?,
+                Told::Send(answer) => self.write(answer).await?,
                 Told::Close => return Err("the broker closed it"),
             }
         }
     }
 
-    async fn write(&mut self, frame: Bytes) -> Result<(), &'static str> {
+    async fn write(&mut self, answer: Answer) -> Result<(), &'static str> {
         let write = async {
-            self.stream.write_all(&frame).await?;
+            self.stream.write_all(&answer.frame).await?;
             self.stream.flush().await
         };
         let written = timeout(self.shared.limits.frame_time_max, write).await;

@@ -1,7 +1,8 @@
 //! Every limit of the server in one place.
 //!
-//! Most memory of all connections together: `connections_max` × ([`FRAME_BYTES_SMALL`] + one answer
-//! each) + `request_bytes_max` + the logs' `log_bytes_max`.
+//! Most memory, whatever clients do: `log_bytes_max` + `request_bytes_max` + `answer_bytes_max` +
+//! `connections_max` × [`FRAME_BYTES_SMALL`], 1.5 GiB by default, and what
+//! [`model::limits`](crate::model::limits) lets the model remember.
 
 use std::time::Duration;
 
@@ -20,6 +21,9 @@ pub struct ServerLimits {
     /// Bytes of all large frames that are being read or worked on; further ones wait. At least
     /// `frame_bytes_max`. Default 128 MiB.
     pub request_bytes_max: usize,
+    /// Bytes of all answers that their clients have not taken yet; a connection whose answer would
+    /// exceed them is cut. Default 256 MiB.
+    pub answer_bytes_max: usize,
     /// How long a frame may take to arrive from its first byte on, and an answer to be taken.
     /// Default 30 s.
     pub frame_time_max: Duration,
@@ -35,6 +39,7 @@ impl Default for ServerLimits {
             connections_max: 1_100,
             frame_bytes_max: 100 * 1024 * 1024,
             request_bytes_max: 128 * 1024 * 1024,
+            answer_bytes_max: 256 * 1024 * 1024,
             frame_time_max: Duration::from_secs(30),
             idle_time_max: Duration::from_secs(600),
             log_bytes_max: 1024 * 1024 * 1024,

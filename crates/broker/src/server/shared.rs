@@ -1,6 +1,7 @@
 //! The model behind its lock, and the roads from it to the connections.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -16,9 +17,33 @@ use crate::model::{LinkId, Model, Output};
 #[derive(Debug)]
 pub(super) enum Told {
     /// Send this.
-    Send(Bytes),
+    Send(Answer),
     /// Close.
     Close,
+}
+
+/// A frame that its client has not taken yet.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) frame: Bytes,
+    /// Bytes of all of them.
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Answer {
+    fn new(frame: Bytes, waiting: &Arc<AtomicUsize>) -> Self {
+        waiting.fetch_add(frame.len(), Ordering::Relaxed);
+        Self {
+            frame,
+            waiting: Arc::clone(waiting),
+        }
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.waiting.fetch_sub(self.frame.len(), Ordering::Relaxed);
+    }
 }
 
 /// Answers that wait for one connection. One request at a time is worked on, and a fault may double
@@ -48,6 +73,8 @@ pub(super) struct Shared {
     pub(super) memory: Arc<Semaphore>,
     /// Connections that may still be opened.
     pub(super) connections: Arc<Semaphore>,
+    /// Bytes of answers that were not taken yet.
+    waiting: Arc<AtomicUsize>,
 }
 
 /// The time, which a test may have paused.
@@ -68,6 +95,7 @@ impl Shared {
             rearm: Notify::new(),
             memory: Arc::new(Semaphore::new(limits.request_bytes_max.div_ceil(1024))),
             connections: Arc::new(Semaphore::new(limits.connections_max)),
+            waiting: Arc::default(),
             limits,
         }
     }
@@ -79,8 +107,17 @@ impl Shared {
     /// Does something with the model and tells the connections what came of it.
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut Model, Instant) -> R) -> R {
         let mut state = self.state();
+        let waiting = self.waiting.load(Ordering::Relaxed);
+        state.model.answer_bytes_left = self.limits.answer_bytes_max.saturating_sub(waiting);
         let result = state.act(act);
-        state.deliver();
+        if state.model.answer_bytes_left == 0 {
+            tracing::warn!(
+                limit = self.limits.answer_bytes_max,
+                waiting,
+                "Clients don't take their answers; a connection is cut."
+            );
+        }
+        state.deliver(&self.waiting);
         let next = state.model.poll_timeout();
         let is_earlier = next.is_some_and(|next| state.armed.is_none_or(|armed| next < armed));
         drop(state);
@@ -135,13 +172,13 @@ impl State {
         result
     }
 
-    fn deliver(&mut self) {
+    fn deliver(&mut self, waiting: &Arc<AtomicUsize>) {
         if self.is_over {
             self.roads.clear();
         }
         while let Some(output) = self.model.poll_output() {
             let (link, told) = match output {
-                Output::Send { link, frame } => (link, Told::Send(frame)),
+                Output::Send { link, frame } => (link, Told::Send(Answer::new(frame, waiting))),
                 Output::Close { link } => (link, Told::Close),
             };
             // A task that has ended, or that is so far behind, needs nothing more.
