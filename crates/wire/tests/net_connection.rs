@@ -219,6 +219,11 @@ async fn setup_has_a_deadline() {
     );
     assert_eq!(started.elapsed(), after);
     assert!(error.is_retriable());
+    let text = error.to_string();
+    assert!(
+        text.contains("within 10 s") && text.contains("security.protocol"),
+        "{text}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
