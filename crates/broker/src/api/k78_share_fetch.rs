@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use sharegroup_wire::message::share_acknowledge::ShareAcknowledgeRequest;
 use sharegroup_wire::message::share_fetch::{
-    ACQUIRE_BATCH_OPTIMIZED, ACQUIRE_RECORD_LIMIT, ShareFetchRequest, ShareFetchResponse,
+    ACQUIRE_BATCH_OPTIMIZED, ACQUIRE_RECORD_LIMIT, AcknowledgementBatch, ShareFetchRequest,
+    ShareFetchResponse,
 };
 use sharegroup_wire::{ErrorCode, SessionEpoch};
 
@@ -107,23 +108,37 @@ fn fetch(
     admission: Admission,
     max_wait: Duration,
 ) -> Reply<ShareFetchResponse> {
-    let mut wait = waits_for(request, key);
-    wait.bytes_max = wait.bytes_max.min(model.fetch_bytes_max());
-    let settlements = look_at_acknowledgements(model, call, request, key, &mut wait.results);
+    let mut wait = waits_for(model, request, key);
+    wait.is_opening = admission == Admission::Opened;
+    if admission != Admission::Closing {
+        wait.places = change_session(model, call, request, key, wait.is_opening);
+    }
+    let looked = look_at_acknowledgements(model, call, request, key, &mut wait.results);
+    let settlements = match looked {
+        Ok(settlements) => settlements,
+        Err(error) => return Reply::Now(request.refuse(call, error)),
+    };
     if admission == Admission::Closing {
         settle(model, call, key, settlements);
         model.close_session(call, key);
-        return Reply::Now(model.share_fetch_answer(&wait, Vec::new()));
+        return Reply::Now(model.share_fetch_answer(call.broker, &wait, Vec::new()));
     }
-    wait.is_opening = admission == Admission::Opened;
-    wait.places = change_session(model, call, request, key, wait.is_opening);
-    // What is settled doesn't count yet for this fetch, unless it has to wait.
-    let fetched = model.try_share_fetch(call.now, call.broker, &wait, false);
-    settle(model, call, key, settlements);
-    let fetched =
-        fetched.or_else(|| model.try_share_fetch(call.now, call.broker, &wait, max_wait.is_zero()));
+    if ![ACQUIRE_BATCH_OPTIMIZED, ACQUIRE_RECORD_LIMIT].contains(&request.share_acquire_mode) {
+        settle(model, call, key, settlements);
+        return Reply::Now(request.refuse(call, ErrorCode::UnknownServerError));
+    }
+    // What is settled doesn't count yet for this fetch, unless it has to wait; then the first
+    // partition that gives it something is enough.
+    let mut fetched = model.try_share_fetch(call.now, call.broker, &wait, false);
+    for (place, settlement) in settlements {
+        model.settle(call.now, key, place, settlement);
+        fetched = fetched.or_else(|| model.try_share_fetch(call.now, call.broker, &wait, false));
+    }
+    if max_wait.is_zero() {
+        fetched = fetched.or_else(|| model.try_share_fetch(call.now, call.broker, &wait, true));
+    }
     if let Some(fetched) = fetched {
-        return Reply::Now(model.share_fetch_answer(&wait, fetched));
+        return Reply::Now(model.share_fetch_answer(call.broker, &wait, fetched));
     }
     model.park(Parked {
         call: call.clone(),
@@ -133,36 +148,47 @@ fn fetch(
     Reply::Parked
 }
 
-/// What is allowed of the acknowledgements; notes the result of each partition.
+/// What is allowed of the acknowledgements, in the order in which it is settled; notes the result of
+/// each partition.
+///
+/// # Errors
+/// *Quirk*: UNKNOWN_SERVER_ERROR of a partition fails the whole request; what came before it is settled.
 fn look_at_acknowledgements(
     model: &mut Model,
     call: &Call,
     request: &ShareFetchRequest,
     key: &SessionKey,
     results: &mut Vec<AckResult>,
-) -> Vec<(Place, Settlement)> {
-    let mut settlements = Vec::new();
+) -> Result<Vec<(Place, Settlement)>, ErrorCode> {
+    let mut asked: Vec<(Place, &[AcknowledgementBatch])> = Vec::new();
     for topic in &request.topics {
-        for partition in &topic.partitions {
-            let batches = &partition.acknowledgement_batches;
-            if batches.is_empty() {
-                continue;
-            }
+        let partitions = topic.partitions.iter();
+        let given = partitions.filter(|partition| !partition.acknowledgement_batches.is_empty());
+        asked.extend(given.map(|partition| {
             let place = (topic.topic_id, partition.partition_index);
-            let asked = (&batches[..], call.version, request.is_renew_ack);
-            let fault = model
-                .faults
-                .partition(ShareAcknowledgeRequest::API_KEY, place);
-            let looked = match fault {
-                Some(error) => Err(error),
-                None => model.look_at_acknowledgements(call.now, call.broker, key, place, asked),
-            };
-            let error = looked.as_ref().err().copied().unwrap_or(ErrorCode::None);
-            results.push(AckResult { place, error });
-            settlements.extend(looked.ok().map(|settlement| (place, settlement)));
-        }
+            (place, &partition.acknowledgement_batches[..])
+        }));
     }
-    settlements
+    asked.sort_by_key(|(place, _)| model.topics.hash_order(*place));
+    let mut settlements = Vec::new();
+    for (place, batches) in asked {
+        let asked = (batches, call.version, request.is_renew_ack);
+        let fault = model
+            .faults
+            .partition(ShareAcknowledgeRequest::API_KEY, place);
+        let looked = match fault {
+            Some(error) => Err(error),
+            None => model.look_at_acknowledgements(call.now, call.broker, key, place, asked),
+        };
+        let error = looked.as_ref().err().copied().unwrap_or(ErrorCode::None);
+        if error == ErrorCode::UnknownServerError && fault.is_none() {
+            settle(model, call, key, settlements);
+            return Err(error);
+        }
+        results.push(AckResult { place, error });
+        settlements.extend(looked.ok().map(|settlement| (place, settlement)));
+    }
+    Ok(settlements)
 }
 
 fn settle(model: &mut Model, call: &Call, key: &SessionKey, settlements: Vec<(Place, Settlement)>) {
@@ -171,11 +197,12 @@ fn settle(model: &mut Model, call: &Call, key: &SessionKey, settlements: Vec<(Pl
     }
 }
 
-fn waits_for(request: &ShareFetchRequest, key: &SessionKey) -> ShareFetchWait {
+fn waits_for(model: &Model, request: &ShareFetchRequest, key: &SessionKey) -> ShareFetchWait {
+    let bytes = |number| usize::try_from(number).unwrap_or(0);
+    let bytes_max = bytes(request.max_bytes).min(model.fetch_bytes_max());
     let mode = if request.share_acquire_mode == ACQUIRE_RECORD_LIMIT {
         AcquireMode::RecordLimit
     } else {
-        debug_assert!(request.share_acquire_mode == ACQUIRE_BATCH_OPTIMIZED);
         AcquireMode::BatchOptimized
     };
     ShareFetchWait {
@@ -186,8 +213,8 @@ fn waits_for(request: &ShareFetchRequest, key: &SessionKey) -> ShareFetchWait {
             records_max: i64::from(request.max_records),
             batch_size: i64::from(request.batch_size),
         },
-        bytes_max: usize::try_from(request.max_bytes).unwrap_or(0),
-        bytes_min: usize::try_from(request.min_bytes).unwrap_or(0),
+        bytes_max,
+        bytes_min: bytes(request.min_bytes).min(bytes_max),
         places: Vec::new(),
         results: Vec::new(),
         is_opening: false,
@@ -220,8 +247,11 @@ fn change_session(
     let Some(session) = session else {
         return Vec::new();
     };
-    // A new session forgets nothing.
+    // A new session forgets nothing, and owes nothing: its first answer has all partitions.
     session.change(added, if is_opening { &[] } else { &forgotten });
+    if is_opening {
+        session.owed.clear();
+    }
     session.rotated(request.share_session_epoch)
 }
 

@@ -138,8 +138,9 @@ impl Model {
         } = parked.call;
         let frame = match &mut parked.wait {
             Wait::ShareFetch(wait) => {
-                let fetched = self.try_share_fetch(now, parked.call.broker, wait, is_over);
-                let answer = fetched.map(|fetched| self.share_fetch_answer(wait, fetched));
+                let broker = parked.call.broker;
+                let fetched = self.try_share_fetch(now, broker, wait, is_over);
+                let answer = fetched.map(|fetched| self.share_fetch_answer(broker, wait, fetched));
                 answer.map(|answer| {
                     encode_response::<ShareFetchRequest>(&answer, version, correlation_id)
                 })

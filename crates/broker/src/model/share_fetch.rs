@@ -85,9 +85,8 @@ impl Model {
                     .can_acquire(&rules.limits)
             })
             .collect();
-        let has_enough = !open.is_empty()
-            && self.available_bytes(&wait.group_id, &open, &rules, wait.bytes_min)
-                >= wait.bytes_min;
+        let has_enough =
+            !open.is_empty() && self.available_bytes(wait, &open, &rules) >= wait.bytes_min;
         if !(is_over || all_failed || wants_nothing || has_enough) {
             self.remember_reads(&wait.group_id, &open);
             return None;
@@ -116,7 +115,31 @@ impl Model {
         for (place, error) in failed {
             answer.push((place, self.failed(place, error)));
         }
+        self.move_back(broker, wait, &answer);
         Some(answer)
+    }
+
+    /// *Quirk*: the partitions of a session that got records come last from then on, in the order in
+    /// which a hash table holds them. The first answer of a session changes nothing.
+    fn move_back(
+        &mut self,
+        broker: BrokerId,
+        wait: &ShareFetchWait,
+        answer: &[(Place, FetchedPartition)],
+    ) {
+        let served = answer.iter().filter(|(_, got)| !got.records.is_empty());
+        let mut served: Vec<Place> = served.map(|(place, _)| *place).collect();
+        served.sort_by_key(|place| self.topics.hash_order(*place));
+        if !wait.is_opening
+            && let Some(session) = self.session_of(broker, wait)
+        {
+            session.move_back(&served);
+        }
+    }
+
+    fn session_of(&mut self, broker: BrokerId, wait: &ShareFetchWait) -> Option<&mut ShareSession> {
+        let key = (wait.group_id.clone(), wait.terms.member_id.to_string());
+        self.nodes.get_mut(&broker)?.sessions.get_mut(&key)
     }
 
     /// Why a partition can't be fetched at this broker by this group.
@@ -169,32 +192,38 @@ impl Model {
         &mut loaded.partition
     }
 
-    /// Bytes that could be read, counted until they are `enough`.
+    /// Bytes that could be read, up to each partition's share, counted until they are enough.
     fn available_bytes(
         &mut self,
-        group_id: &str,
+        wait: &ShareFetchWait,
         places: &[Place],
         rules: &GroupRules,
-        enough: usize,
     ) -> usize {
+        let enough = wait.bytes_min;
+        // Where there are fewer bytes than partitions, a real broker gives one to some, by chance.
+        let share = (wait.bytes_max / places.len().max(1)).max(1);
         let mut bytes = 0;
         for place in places {
             let Some(partition) = self.topics.partition(*place) else {
                 continue;
             };
             let end = readable_end(partition, rules.read_committed);
-            let Some(from) = next_fetch_offset(&mut self.groups, group_id, *place) else {
+            let Some(from) = next_fetch_offset(&mut self.groups, &wait.group_id, *place) else {
                 continue;
             };
             if from < end && bytes == 0 && enough == 0 {
                 return 1;
             }
-            let batches = partition.log.read(from, end, usize::MAX, true);
-            for batch in batches {
-                bytes += batch.bytes.len();
-                if bytes >= enough {
-                    return bytes;
+            let mut own = 0;
+            for batch in partition.log.read(from, end, usize::MAX, true) {
+                own += batch.bytes.len();
+                if own >= share || bytes + own >= enough {
+                    break;
                 }
+            }
+            bytes += own.min(share);
+            if bytes >= enough {
+                return bytes;
             }
         }
         bytes
@@ -397,7 +426,8 @@ impl Model {
 
     /// The answer to a share fetch with what it got and the results of its acknowledgements.
     pub(crate) fn share_fetch_answer(
-        &self,
+        &mut self,
+        broker: BrokerId,
         wait: &ShareFetchWait,
         mut fetched: Vec<(Place, FetchedPartition)>,
     ) -> ShareFetchResponse {
@@ -419,9 +449,17 @@ impl Model {
                 partition.acknowledge_error_code = result.error;
                 partition.acknowledge_error_message = text_of(result.error);
             }
-            let says_something = result.is_some()
-                || !partition.error_code.is_none()
-                || !partition.acquired_records.is_empty();
+            let has_failed = !partition.error_code.is_none();
+            let session = self.session_of(broker, wait).filter(|_| found.is_some());
+            let is_owed = session.is_some_and(|session| {
+                let is_owed = session.owed.remove(&place);
+                if has_failed {
+                    session.owed.insert(place);
+                }
+                is_owed
+            });
+            let says_something =
+                result.is_some() || has_failed || is_owed || !partition.acquired_records.is_empty();
             if !says_something && !wait.is_opening {
                 continue;
             }

@@ -1,7 +1,7 @@
 //! Share sessions at one broker (KIP-932 "Share sessions"): which partitions a member fetches, and
 //! the epoch that its next request must have.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sharegroup_wire::{ErrorCode, SessionEpoch};
 
@@ -16,8 +16,11 @@ pub type SessionKey = (String, String);
 pub struct ShareSession {
     /// The epoch of the next request.
     pub epoch: SessionEpoch,
-    /// Its partitions, in the order in which they came.
+    /// Its partitions, in the order in which they came; see [`move_back`](Self::move_back).
     pub partitions: Vec<Place>,
+    /// Partitions that the next answer names even if there is nothing to say of them: they are new, or
+    /// an error was told last.
+    pub owed: BTreeSet<Place>,
     /// The connection that opened it.
     pub link: LinkId,
 }
@@ -41,9 +44,19 @@ impl ShareSession {
         for place in added {
             if !self.partitions.contains(&place) {
                 self.partitions.push(place);
+                self.owed.insert(place);
             }
         }
         self.partitions.retain(|place| !forgotten.contains(place));
+        self.owed.retain(|place| !forgotten.contains(place));
+    }
+
+    /// Partitions whose records went out come last from now on, in this order.
+    pub fn move_back(&mut self, served: &[Place]) {
+        let is_here = |place: &&Place| self.partitions.contains(place);
+        let served: Vec<Place> = served.iter().filter(is_here).copied().collect();
+        self.partitions.retain(|place| !served.contains(place));
+        self.partitions.extend(served);
     }
 }
 
@@ -127,6 +140,7 @@ impl ShareSessions {
             let session = ShareSession {
                 epoch: epoch.next(),
                 partitions: Vec::new(),
+                owed: BTreeSet::new(),
                 link,
             };
             self.sessions.insert(key.clone(), session);
@@ -229,11 +243,14 @@ mod tests {
         let mut session = ShareSession {
             epoch: SessionEpoch(1),
             partitions: Vec::new(),
+            owed: BTreeSet::new(),
             link: LinkId(1),
         };
         session.change(places.clone(), &[]);
         let first = |epoch| session.rotated(SessionEpoch(epoch))[0].1;
         assert_eq!((0..4).map(first).collect::<Vec<_>>(), [0, 1, 2, 0]);
+        session.move_back(&[places[1], places[0]]);
+        assert_eq!(session.partitions, [places[2], places[1], places[0]]);
         session.change([places[0]], &places[..2]);
         assert_eq!(session.partitions, places[2..]);
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use sharegroup_wire::{BrokerId, TopicId};
 
 use super::config::{Values, log_rules};
+use super::group::java_hash;
 use super::log::{LogRules, PartitionLog};
 
 /// A partition by topic id.
@@ -98,6 +99,26 @@ impl Topics {
     pub fn partition_mut(&mut self, place: Place) -> Option<&mut Partition> {
         let index = usize::try_from(place.1).ok()?;
         self.get_mut(place.0)?.partitions.get_mut(index)
+    }
+
+    /// Where a partition comes among up to four in a real broker's hash tables: some orders there that
+    /// a client can see are theirs. (Five and more lie in another kind of table.)
+    #[must_use]
+    pub fn hash_order(&self, place: Place) -> (i32, i32) {
+        let (id, partition) = place;
+        let mix = |hash: i32, next: i32| hash.wrapping_mul(31).wrapping_add(next);
+        let word = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .fold(0, |word, byte| word << 8 | i32::from(*byte))
+        };
+        let id =
+            id.0.chunks_exact(4)
+                .fold(0, |hash, bytes| hash ^ word(bytes));
+        let name = self.get(place.0).map_or(0, |topic| java_hash(&topic.name));
+        let hash = mix(mix(1, id), mix(mix(1, partition), name));
+        let hash = hash ^ (hash.cast_unsigned() >> 16).cast_signed();
+        (hash & 15, hash)
     }
 
     /// Every partition.

@@ -12,17 +12,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use sharegroup_broker::Broker;
+use sharegroup_broker::model::topics::Topic;
 use sharegroup_launcher::Kafka;
+use sharegroup_wire::TopicId;
 use sharegroup_wire::message::share_fetch::AcknowledgementBatch;
 
-use target::{Fetch, Given, PARTITIONS, Target, own_partition};
+use target::{Fetch, Given, PARTITIONS, Target, own_partitions};
 
 const LOCK: Duration = Duration::from_millis(3000);
 /// No step comes so close to the end of a lock.
 const MARGIN: Duration = Duration::from_millis(500);
 const MEMBERS: usize = 4;
 const STEPS: usize = 40;
-const THREADS: usize = 8;
+/// Histories at a time, unless `SHAREGROUP_THREADS` says otherwise; they mostly wait.
+const THREADS: u64 = 8;
 
 /// SplitMix64.
 struct Random(u64);
@@ -62,13 +65,17 @@ struct History {
 }
 
 impl History {
-    fn new(seed: u64, attempt: u32, real: &str, ours: &str) -> Self {
+    fn new(seed: u64, attempt: u32, real: &str, ours: &Broker) -> Self {
         let name = format!("history-{seed}-{attempt}");
+        let real = Target::new(real, &name, None, LOCK, MEMBERS);
+        let id = real.topic_id();
+        create_topic(ours, &name, id);
+        let ours = Target::new(ours.bootstrap_servers(), &name, Some(id), LOCK, MEMBERS);
         Self {
             seed,
             random: Random(seed),
-            real: Target::new(real, &name, LOCK, MEMBERS),
-            ours: Target::new(ours, &name, LOCK, MEMBERS),
+            real,
+            ours,
             held: vec![Vec::new(); MEMBERS],
             ends: Vec::new(),
             log: Vec::new(),
@@ -165,18 +172,24 @@ impl History {
     fn fetch(&mut self, member: usize) -> Result<(), String> {
         let mut fetch = Fetch {
             max_records: self.random.of(&[1, 3, 10, 40, 500]),
-            max_bytes: self.random.of(&[1, 700, 1_000_000, 1_000_000]),
+            // A real broker divides among its partitions, and gives what is left over to one by chance.
+            max_bytes: self.random.of(&[6, 720, 1_200_000, 1_200_000]),
+            min_bytes: self.random.of(&[1, 1, 1, 300]),
             batch_size: self.random.of(&[1, 5, 30, 500]),
-            strict: self.random.chance(30),
+            acquire_mode: self.random.of(&[0, 0, 1]),
             acks: Vec::new(),
             forgets: Vec::new(),
             epoch_off_by: i32::from(self.random.chance(2)),
         };
-        if self.random.chance(30) {
-            fetch.acks.push(self.acks(member));
-            fetch
-                .acks
-                .retain(|(partition, _)| *partition == own_partition(member));
+        if self.random.chance(1) {
+            fetch.acquire_mode = 5;
+        }
+        for _ in 0..self.random.of(&[0, 0, 0, 1, 2]) {
+            let (partition, batches) = self.acks(member);
+            let is_new = fetch.acks.iter().all(|(known, _)| *known != partition);
+            if is_new && own_partitions(member).contains(&partition) {
+                fetch.acks.push((partition, batches));
+            }
         }
         if self.random.chance(3) {
             fetch.forgets.push(self.partition());
@@ -265,6 +278,16 @@ impl History {
     }
 }
 
+/// Makes a topic with the id that it has at the real broker: ids decide in which order a fetch visits
+/// partitions.
+fn create_topic(broker: &Broker, name: &str, id: TopicId) {
+    broker.model(|model| {
+        let made = model.create_topic(name, PARTITIONS, 1);
+        let topic = model.topics.remove(made).unwrap();
+        model.topics.insert(Topic { id, ..topic });
+    });
+}
+
 fn batch(first_offset: i64, last_offset: i64, acknowledge_types: Vec<i8>) -> AcknowledgementBatch {
     AcknowledgementBatch {
         first_offset,
@@ -300,7 +323,7 @@ fn seeded_histories_agree_with_a_real_broker() {
         builder = builder.set(key, value);
     }
     let broker = runtime.block_on(builder.start()).unwrap();
-    let (real, ours) = (kafka.bootstrap_servers(), broker.bootstrap_servers());
+    let real = kafka.bootstrap_servers();
     let (first, count) = match number("SHAREGROUP_SEED") {
         Some(seed) => (seed, 1),
         None => (1, number("SHAREGROUP_HISTORIES").unwrap_or(24)),
@@ -313,13 +336,15 @@ fn seeded_histories_agree_with_a_real_broker() {
             if seed >= first + count {
                 return failures;
             }
-            if History::new(seed, 0, &real, ours).run().is_err() {
+            if History::new(seed, 0, &real, &broker).run().is_err() {
                 failures.push(seed);
             }
         }
     };
     let failures: Vec<u64> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..THREADS).map(|_| scope.spawn(worker)).collect();
+        let workers: Vec<_> = (0..number("SHAREGROUP_THREADS").unwrap_or(THREADS))
+            .map(|_| scope.spawn(worker))
+            .collect();
         let failures = workers
             .into_iter()
             .flat_map(|worker| worker.join().unwrap());
@@ -328,7 +353,7 @@ fn seeded_histories_agree_with_a_real_broker() {
     // A real broker with much to do finds nothing for a second now and then; alone it has its say.
     let again = failures
         .iter()
-        .map(|seed| History::new(*seed, 1, &real, ours).run());
+        .map(|seed| History::new(*seed, 1, &real, &broker).run());
     let failures: Vec<String> = again.filter_map(Result::err).collect();
     println!(
         "histories that agree: {} of {count}",

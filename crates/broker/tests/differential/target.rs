@@ -31,7 +31,7 @@ use sharegroup_wire::{ErrorCode, MemberEpoch, SessionEpoch, TopicId};
 use crate::raw::Raw;
 
 /// Partitions of the history's topic.
-pub(crate) const PARTITIONS: i32 = 2;
+pub(crate) const PARTITIONS: i32 = 3;
 /// How long a fetch waits where there is nothing.
 const MAX_WAIT_MS: i32 = 250;
 
@@ -40,8 +40,9 @@ const MAX_WAIT_MS: i32 = 250;
 pub(crate) struct Fetch {
     pub(crate) max_records: i32,
     pub(crate) max_bytes: i32,
+    pub(crate) min_bytes: i32,
     pub(crate) batch_size: i32,
-    pub(crate) strict: bool,
+    pub(crate) acquire_mode: i8,
     pub(crate) acks: Vec<(i32, Vec<AcknowledgementBatch>)>,
     pub(crate) forgets: Vec<i32>,
     pub(crate) epoch_off_by: i32,
@@ -55,10 +56,14 @@ pub(crate) struct Given {
     pub(crate) last: i64,
 }
 
-/// The partition that a member fetches. One each: in which order a real broker visits several, when
-/// the first ones use up all records, depends on more than a history can say.
-pub(crate) fn own_partition(member: usize) -> i32 {
-    i32::try_from(member).unwrap() % PARTITIONS
+/// The partitions that a member fetches, in the order in which it asks for them.
+pub(crate) const fn own_partitions(member: usize) -> &'static [i32] {
+    match member {
+        0 => &[0],
+        1 => &[2, 1],
+        2 => &[0, 1, 2],
+        _ => &[1, 2, 0],
+    }
 }
 
 struct Member {
@@ -68,8 +73,13 @@ struct Member {
 }
 
 pub(crate) struct Target {
-    address: String,
+    /// To any broker.
     admin: Raw,
+    /// To the broker that coordinates the group.
+    coordinator: Raw,
+    /// To the broker that leads the topic's partitions.
+    leader: Raw,
+    leader_address: String,
     name: String,
     topic_id: TopicId,
     members: Vec<Member>,
@@ -77,30 +87,28 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Makes a topic and a group of the history's name.
-    pub(crate) fn new(address: &str, name: &str, lock: Duration, members: usize) -> Self {
+    /// Makes a group and, where there is none yet with this id, a topic of the history's name.
+    pub(crate) fn new(
+        address: &str,
+        name: &str,
+        topic_id: Option<TopicId>,
+        lock: Duration,
+        members: usize,
+    ) -> Self {
         let mut target = Self {
-            address: address.to_owned(),
             admin: Raw::connect(address),
+            coordinator: Raw::connect(address),
+            leader: Raw::connect(address),
+            leader_address: address.to_owned(),
             name: name.to_owned(),
-            topic_id: TopicId::ZERO,
+            topic_id: topic_id.unwrap_or_default(),
             members: Vec::new(),
             loader: None,
         };
-        let topic = CreatableTopic {
-            name: name.to_owned(),
-            num_partitions: PARTITIONS,
-            replication_factor: 1,
-            ..Default::default()
-        };
-        let request = CreateTopicsRequest {
-            topics: vec![topic],
-            ..Default::default()
-        };
-        let made = target.admin.call(&request, 7);
-        assert!(made.topics[0].error_code.is_none(), "{made:?}");
-        target.topic_id = made.topics[0].topic_id;
-        target.wait_for_leaders();
+        if topic_id.is_none() {
+            target.create_topic();
+        }
+        target.find_leader();
         target.configure("share.auto.offset.reset", "earliest");
         target.configure(
             "share.record.lock.duration.ms",
@@ -109,16 +117,42 @@ impl Target {
         target.join();
         target.load();
         for index in 0..members {
-            target.members.push(Member {
-                raw: Raw::connect(address),
-                id: format!("member-{index}"),
-                epoch: SessionEpoch::OPEN,
-            });
+            let member = target.connect(format!("member-{index}"));
+            target.members.push(member);
         }
         target
     }
 
-    fn wait_for_leaders(&mut self) {
+    pub(crate) const fn topic_id(&self) -> TopicId {
+        self.topic_id
+    }
+
+    fn create_topic(&mut self) {
+        let topic = CreatableTopic {
+            name: self.name.clone(),
+            num_partitions: PARTITIONS,
+            replication_factor: 1,
+            ..Default::default()
+        };
+        let request = CreateTopicsRequest {
+            topics: vec![topic],
+            ..Default::default()
+        };
+        let made = self.admin.call(&request, 7);
+        assert!(made.topics[0].error_code.is_none(), "{made:?}");
+        self.topic_id = made.topics[0].topic_id;
+    }
+
+    fn connect(&self, id: String) -> Member {
+        Member {
+            raw: Raw::connect(&self.leader_address),
+            id,
+            epoch: SessionEpoch::OPEN,
+        }
+    }
+
+    /// Connects to the broker that leads all partitions; they have one leader.
+    fn find_leader(&mut self) {
         loop {
             let asked = MetadataRequestTopic {
                 name: Some(self.name.clone()),
@@ -130,25 +164,42 @@ impl Target {
             };
             let metadata = self.admin.call(&request, 12);
             let partitions = &metadata.topics[0].partitions;
-            if partitions.len() == PARTITIONS as usize
-                && partitions.iter().all(|partition| partition.leader_id.0 > 0)
+            let leader = partitions.first().map_or(-1, |first| first.leader_id.0);
+            let leads_all = partitions.iter().all(|one| one.leader_id.0 == leader);
+            let broker = metadata.brokers.iter().find(|one| one.node_id.0 == leader);
+            if let Some(broker) = broker.filter(|_| leads_all)
+                && partitions.len() == PARTITIONS as usize
             {
+                self.leader_address = format!("{}:{}", broker.host, broker.port);
+                self.leader = Raw::connect(&self.leader_address);
                 return;
             }
             sleep(Duration::from_millis(20));
         }
     }
 
+    fn find_coordinator(&mut self) {
+        let find = FindCoordinatorRequest {
+            coordinator_keys: vec![self.name.clone()],
+            ..Default::default()
+        };
+        loop {
+            let answer = self.admin.call(&find, 6);
+            let found = &answer.coordinators[0];
+            if found.error_code.is_none() {
+                self.coordinator = Raw::connect(&format!("{}:{}", found.host, found.port));
+                return;
+            }
+            sleep(Duration::from_millis(100));
+        }
+    }
+
     /// Joins the group until it has partitions: then their share state exists.
     fn join(&mut self) {
+        self.find_coordinator();
         let mut epoch = 0;
         for _ in 0..300 {
-            let find = FindCoordinatorRequest {
-                coordinator_keys: vec![self.name.clone()],
-                ..Default::default()
-            };
-            self.admin.call(&find, 6);
-            let answer = self.admin.call(
+            let answer = self.coordinator.call(
                 &ShareGroupHeartbeatRequest {
                     group_id: self.name.clone(),
                     member_id: "joiner".into(),
@@ -178,17 +229,15 @@ impl Target {
         let fetch = Fetch {
             max_records: 1,
             max_bytes: 1000,
+            min_bytes: 1,
             batch_size: 1,
-            strict: false,
+            acquire_mode: 0,
             acks: Vec::new(),
             forgets: Vec::new(),
             epoch_off_by: 0,
         };
-        self.members.push(Member {
-            raw: Raw::connect(&self.address),
-            id: "loader".into(),
-            epoch: SessionEpoch::OPEN,
-        });
+        let loader = self.connect("loader".into());
+        self.members.insert(0, loader);
         let mut quiet = 0;
         while quiet < 3 {
             let (line, _) = self.fetch(0, &fetch);
@@ -202,7 +251,7 @@ impl Target {
             }
         }
         // Its session stays: with the last one of a group a broker forgets the share partitions.
-        self.loader = self.members.pop();
+        self.loader = Some(self.members.remove(0));
     }
 
     pub(crate) fn configure(&mut self, key: &str, value: &str) -> String {
@@ -251,7 +300,7 @@ impl Target {
             topic_data: vec![topic],
             ..Default::default()
         };
-        let answer = self.admin.call(&request, 13);
+        let answer = self.leader.call(&request, 13);
         let answer = &answer.responses[0].partition_responses[0];
         format!(
             "produce {partition} {records}: {:?} at {}",
@@ -274,13 +323,15 @@ impl Target {
             .collect();
         if opens {
             let own = if self.members[member].id == "loader" {
-                0..PARTITIONS
+                &[0, 1, 2]
             } else {
-                own_partition(member)..own_partition(member) + 1
+                own_partitions(member)
             };
-            let missing = own.filter(|index| acks.iter().all(|(partition, _)| partition != index));
-            partitions.extend(missing.map(|partition_index| FetchPartition {
-                partition_index,
+            let missing = own
+                .iter()
+                .filter(|index| acks.iter().all(|(partition, _)| partition != *index));
+            partitions.extend(missing.map(|index| FetchPartition {
+                partition_index: *index,
                 ..Default::default()
             }));
         }
@@ -306,11 +357,11 @@ impl Target {
             member_id: Some(self.members[member].id.clone()),
             share_session_epoch: SessionEpoch(current.0 + fetch.epoch_off_by),
             max_wait_ms: MAX_WAIT_MS,
-            min_bytes: 1,
+            min_bytes: fetch.min_bytes,
             max_bytes: fetch.max_bytes,
             max_records: fetch.max_records,
             batch_size: fetch.batch_size,
-            share_acquire_mode: i8::from(fetch.strict),
+            share_acquire_mode: fetch.acquire_mode,
             is_renew_ack: false,
             topics,
             forgotten_topics_data: if fetch.forgets.is_empty() {
@@ -328,7 +379,7 @@ impl Target {
             ErrorCode::InvalidRequest => current,
             _ => SessionEpoch::OPEN,
         };
-        tell(member, &answer)
+        tell(member, &answer, opens)
     }
 
     pub(crate) fn acknowledge(
@@ -397,8 +448,8 @@ impl Target {
 
     /// Cuts a member's connection; the broker releases what it held.
     pub(crate) fn cut(&mut self, member: usize) -> String {
-        self.members[member].raw = Raw::connect(&self.address);
-        self.members[member].epoch = SessionEpoch::OPEN;
+        let id = self.members[member].id.clone();
+        self.members[member] = self.connect(id);
         sleep(Duration::from_millis(200));
         format!("cut {member}")
     }
@@ -408,7 +459,7 @@ impl Target {
             group_id: self.name.clone(),
             topics: None,
         };
-        let answer = self.admin.call(
+        let answer = self.coordinator.call(
             &DescribeShareGroupOffsetsRequest {
                 groups: vec![group],
             },
@@ -433,7 +484,7 @@ impl Target {
     }
 }
 
-fn tell(member: usize, answer: &ShareFetchResponse) -> (String, Vec<Given>) {
+fn tell(member: usize, answer: &ShareFetchResponse, opens: bool) -> (String, Vec<Given>) {
     let mut line = format!("fetch by {member}: {:?}", answer.error_code);
     let mut given = Vec::new();
     let mut partitions: Vec<_> = answer
@@ -446,7 +497,7 @@ fn tell(member: usize, answer: &ShareFetchResponse) -> (String, Vec<Given>) {
         let index = partition.partition_index;
         // The answer to an opening request has partitions without anything in them, or not.
         let is_empty = partition.error_code.is_none() && partition.acquired_records.is_empty();
-        if is_empty && partition.acknowledge_error_code.is_none() {
+        if opens && is_empty && partition.acknowledge_error_code.is_none() {
             continue;
         }
         write!(
