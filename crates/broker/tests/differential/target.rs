@@ -6,7 +6,9 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use sharegroup_wire::compress::Compression;
-use sharegroup_wire::message::create_topics::{CreatableTopic, CreateTopicsRequest};
+use sharegroup_wire::message::create_topics::{
+    CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest,
+};
 use sharegroup_wire::message::describe_configs::RESOURCE_GROUP;
 use sharegroup_wire::message::describe_share_group_offsets::{
     DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsRequestGroup,
@@ -26,14 +28,14 @@ use sharegroup_wire::message::share_fetch::{
 };
 use sharegroup_wire::message::share_group_heartbeat::ShareGroupHeartbeatRequest;
 use sharegroup_wire::record::RecordBatchBuilder;
-use sharegroup_wire::{ErrorCode, MemberEpoch, SessionEpoch, TopicId};
+use sharegroup_wire::{BrokerId, ErrorCode, MemberEpoch, SessionEpoch, TopicId};
 
 use crate::raw::Raw;
 
 /// Partitions of the history's topic.
 pub(crate) const PARTITIONS: i32 = 3;
 /// How long a fetch waits where there is nothing.
-const MAX_WAIT_MS: i32 = 250;
+pub(crate) const MAX_WAIT_MS: i32 = 250;
 
 /// What a fetch asks for.
 #[derive(Debug, Clone)]
@@ -46,6 +48,25 @@ pub(crate) struct Fetch {
     pub(crate) acks: Vec<(i32, Vec<AcknowledgementBatch>)>,
     pub(crate) forgets: Vec<i32>,
     pub(crate) epoch_off_by: i32,
+    /// How long to wait where there is nothing.
+    pub(crate) max_wait_ms: i32,
+}
+
+impl Default for Fetch {
+    /// One record by one.
+    fn default() -> Self {
+        Self {
+            max_records: 1,
+            max_bytes: 1000,
+            min_bytes: 1,
+            batch_size: 1,
+            acquire_mode: 1,
+            acks: Vec::new(),
+            forgets: Vec::new(),
+            epoch_off_by: 0,
+            max_wait_ms: MAX_WAIT_MS,
+        }
+    }
 }
 
 /// Records that a member was given.
@@ -70,6 +91,8 @@ struct Member {
     raw: Raw,
     id: String,
     epoch: SessionEpoch,
+    /// Its partitions, in the order in which it asks for them.
+    own: &'static [i32],
 }
 
 pub(crate) struct Target {
@@ -83,18 +106,20 @@ pub(crate) struct Target {
     name: String,
     topic_id: TopicId,
     members: Vec<Member>,
-    loader: Option<Member>,
+    /// Their sessions stay: with the last one of a group a broker forgets the share partitions.
+    loaders: Vec<Member>,
 }
 
 impl Target {
     /// Makes a group and, where there is none yet with this id, a topic of the history's name.
     pub(crate) fn new(
-        address: &str,
+        servers: &str,
         name: &str,
         topic_id: Option<TopicId>,
         lock: Duration,
         members: usize,
     ) -> Self {
+        let address = servers.split(',').next().unwrap();
         let mut target = Self {
             admin: Raw::connect(address),
             coordinator: Raw::connect(address),
@@ -103,12 +128,12 @@ impl Target {
             name: name.to_owned(),
             topic_id: topic_id.unwrap_or_default(),
             members: Vec::new(),
-            loader: None,
+            loaders: Vec::new(),
         };
         if topic_id.is_none() {
-            target.create_topic();
+            target.create_topic(servers.split(',').count());
         }
-        target.find_leader();
+        target.leader_id();
         target.configure("share.auto.offset.reset", "earliest");
         target.configure(
             "share.record.lock.duration.ms",
@@ -117,7 +142,7 @@ impl Target {
         target.join();
         target.load();
         for index in 0..members {
-            let member = target.connect(format!("member-{index}"));
+            let member = target.connect(format!("member-{index}"), own_partitions(index));
             target.members.push(member);
         }
         target
@@ -127,11 +152,17 @@ impl Target {
         self.topic_id
     }
 
-    fn create_topic(&mut self) {
+    /// Each partition on all brokers, led by the first.
+    fn create_topic(&mut self, brokers: usize) {
+        let assignment = |partition_index| CreatableReplicaAssignment {
+            partition_index,
+            broker_ids: (1..).take(brokers).map(BrokerId).collect(),
+        };
         let topic = CreatableTopic {
             name: self.name.clone(),
-            num_partitions: PARTITIONS,
-            replication_factor: 1,
+            num_partitions: -1,
+            replication_factor: -1,
+            assignments: (0..PARTITIONS).map(assignment).collect(),
             ..Default::default()
         };
         let request = CreateTopicsRequest {
@@ -143,16 +174,17 @@ impl Target {
         self.topic_id = made.topics[0].topic_id;
     }
 
-    fn connect(&self, id: String) -> Member {
+    fn connect(&self, id: String, own: &'static [i32]) -> Member {
         Member {
             raw: Raw::connect(&self.leader_address),
             id,
             epoch: SessionEpoch::OPEN,
+            own,
         }
     }
 
-    /// Connects to the broker that leads all partitions; they have one leader.
-    fn find_leader(&mut self) {
+    /// Connects to the broker that leads all partitions, and returns its id; they have one leader.
+    fn leader_id(&mut self) -> i32 {
         loop {
             let asked = MetadataRequestTopic {
                 name: Some(self.name.clone()),
@@ -172,7 +204,7 @@ impl Target {
             {
                 self.leader_address = format!("{}:{}", broker.host, broker.port);
                 self.leader = Raw::connect(&self.leader_address);
-                return;
+                return leader;
             }
             sleep(Duration::from_millis(20));
         }
@@ -226,17 +258,8 @@ impl Target {
     /// Lets the leader load the share partitions: a real one needs a moment, in which a fetch finds
     /// nothing.
     fn load(&mut self) {
-        let fetch = Fetch {
-            max_records: 1,
-            max_bytes: 1000,
-            min_bytes: 1,
-            batch_size: 1,
-            acquire_mode: 0,
-            acks: Vec::new(),
-            forgets: Vec::new(),
-            epoch_off_by: 0,
-        };
-        let loader = self.connect("loader".into());
+        let fetch = Fetch::default();
+        let loader = self.connect("loader".into(), &[0, 1, 2]);
         self.members.insert(0, loader);
         let mut quiet = 0;
         while quiet < 3 {
@@ -250,8 +273,7 @@ impl Target {
                 sleep(Duration::from_millis(300));
             }
         }
-        // Its session stays: with the last one of a group a broker forgets the share partitions.
-        self.loader = Some(self.members.remove(0));
+        self.loaders = vec![self.members.remove(0)];
     }
 
     pub(crate) fn configure(&mut self, key: &str, value: &str) -> String {
@@ -322,12 +344,8 @@ impl Target {
             })
             .collect();
         if opens {
-            let own = if self.members[member].id == "loader" {
-                &[0, 1, 2]
-            } else {
-                own_partitions(member)
-            };
-            let missing = own
+            let missing = self.members[member]
+                .own
                 .iter()
                 .filter(|index| acks.iter().all(|(partition, _)| partition != *index));
             partitions.extend(missing.map(|index| FetchPartition {
@@ -356,7 +374,7 @@ impl Target {
             group_id: Some(self.name.clone()),
             member_id: Some(self.members[member].id.clone()),
             share_session_epoch: SessionEpoch(current.0 + fetch.epoch_off_by),
-            max_wait_ms: MAX_WAIT_MS,
+            max_wait_ms: fetch.max_wait_ms,
             min_bytes: fetch.min_bytes,
             max_bytes: fetch.max_bytes,
             max_records: fetch.max_records,
@@ -448,13 +466,42 @@ impl Target {
 
     /// Cuts a member's connection; the broker releases what it held.
     pub(crate) fn cut(&mut self, member: usize) -> String {
-        let id = self.members[member].id.clone();
-        self.members[member] = self.connect(id);
+        self.reconnect(member);
         sleep(Duration::from_millis(200));
         format!("cut {member}")
     }
 
+    fn reconnect(&mut self, member: usize) {
+        let id = self.members[member].id.clone();
+        self.members[member] = self.connect(id, self.members[member].own);
+    }
+
+    /// All members go to another leader, once it leads.
+    pub(crate) fn follow(&mut self, leader: i32) {
+        while self.leader_id() != leader {
+            sleep(Duration::from_millis(100));
+        }
+        for member in 0..self.members.len() {
+            self.reconnect(member);
+        }
+        self.loaders.clear();
+    }
+
+    /// Another member, for one partition, that lets a new leader load it; returns its number.
+    pub(crate) fn begin_loading(&mut self, partition: i32) -> usize {
+        let own: [&'static [i32]; 3] = [&[0], &[1], &[2]];
+        let id = format!("loader-{partition}");
+        self.members.push(self.connect(id, own[partition as usize]));
+        self.members.len() - 1
+    }
+
+    pub(crate) fn end_loading(&mut self) {
+        self.loaders.extend(self.members.pop());
+    }
+
     pub(crate) fn offsets(&mut self) -> String {
+        // What a closed session held a real broker writes a moment later.
+        sleep(Duration::from_millis(200));
         let group = DescribeShareGroupOffsetsRequestGroup {
             group_id: self.name.clone(),
             topics: None,
@@ -508,6 +555,15 @@ fn tell(member: usize, answer: &ShareFetchResponse, opens: bool) -> (String, Vec
             partition.records.len()
         )
         .unwrap();
+        if partition.error_code == ErrorCode::NotLeaderOrFollower {
+            let leader = &partition.current_leader;
+            write!(
+                line,
+                " led by {:?} in {}",
+                leader.leader_id, leader.leader_epoch
+            )
+            .unwrap();
+        }
         for range in &partition.acquired_records {
             write!(
                 line,
