@@ -4,6 +4,7 @@ mod fuzz;
 mod kafka;
 mod proofs;
 mod run;
+mod simulate;
 mod stages;
 
 use std::process::ExitCode;
@@ -29,6 +30,8 @@ enum Command {
     Prove(StageArgs),
     /// Look for inputs that break a promise
     Fuzz(fuzz::FuzzArgs),
+    /// Play clusters and consumers under virtual time, with troubles by seed, and judge what comes of it
+    Simulate(simulate::SimulateArgs),
 }
 
 #[derive(Debug, Args)]
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Command::Test(args) => run_stages(stages::STAGES, &args),
         Command::Prove(args) => run_stages(proofs::PROOFS, &args),
         Command::Fuzz(args) => fuzz::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

@@ -398,8 +398,15 @@ impl AckBook {
     ) {
         let backoff = self.retries.remove(&partition).map(|retry| retry.backoff);
         match verdict {
-            Verdict::Applied => self.finish(ranges, Ok(())),
-            Verdict::Lost(why) => self.finish(ranges, Err(why)),
+            // The broker says yes to a late one, too, where somebody else has settled the record.
+            Verdict::Applied => self.finish(ranges, |segment| {
+                if segment.deadline > now {
+                    Ok(())
+                } else {
+                    Err(AckFailure::AnsweredLate)
+                }
+            }),
+            Verdict::Lost(why) => self.finish(ranges, |_| Err(why)),
             Verdict::Retry => {
                 let backoff = backoff.map_or(ACKNOWLEDGE_BACKOFF_MIN, |last| {
                     (last * 2).min(ACKNOWLEDGE_BACKOFF_MAX)
@@ -421,7 +428,7 @@ impl AckBook {
         let total = sizes.sum::<u64>();
         if total == 1 {
             let stale = AckFailure::Broker(ErrorCode::InvalidRecordState);
-            return self.finish(ranges, Err(stale));
+            return self.finish(ranges, |_| Err(stale));
         }
         let (left, right) = halves(ranges, total / 2);
         for half in [left, right] {
@@ -430,33 +437,45 @@ impl AckBook {
         }
     }
 
-    fn finish(&mut self, ranges: &[SentRange], result: Result<(), AckFailure>) {
+    fn finish(
+        &mut self,
+        ranges: &[SentRange],
+        result_of: impl Fn(&Segment) -> Result<(), AckFailure>,
+    ) {
         for range in ranges {
             let Some(acquisition) = self.acquisitions.get_mut(&range.acquisition) else {
                 continue;
             };
             let partition = acquisition.partition;
             // A part may have been acquired again and reported meanwhile.
-            let mut finished: Vec<SentRange> = Vec::new();
+            let mut finished: Vec<(SentRange, Result<(), AckFailure>)> = Vec::new();
             acquisition.change(range.first, range.last, |segment| {
                 if !matches!(segment.state, State::Sent { .. }) {
                     return Some(segment);
                 }
                 let Segment { first, last, .. } = segment;
+                let result = result_of(&segment);
                 match finished.last_mut() {
-                    Some(part) if part.last.checked_add(1) == Some(first) => part.last = last,
-                    _ => finished.push(SentRange {
-                        first,
-                        last,
-                        ..*range
-                    }),
+                    Some((part, same))
+                        if *same == result && part.last.checked_add(1) == Some(first) =>
+                    {
+                        part.last = last;
+                    }
+                    _ => {
+                        let part = SentRange {
+                            first,
+                            last,
+                            ..*range
+                        };
+                        finished.push((part, result));
+                    }
                 }
                 None
             });
             if acquisition.is_empty() {
                 self.acquisitions.remove(&range.acquisition);
             }
-            for part in finished {
+            for (part, result) in finished {
                 self.report(partition, part, result);
             }
         }
@@ -747,5 +766,22 @@ mod tests {
             }
         }
         assert_eq!(told, [(5, 9, Err(AckFailure::Unknown)), (0, 4, Ok(()))]);
+    }
+
+    #[test]
+    fn answer_after_the_lock_has_ended_is_no_certain_success() {
+        #[allow(clippy::disallowed_methods)]
+        let now = Instant::now();
+        let mut book = AckBook::default();
+        let id = grant(&mut book, now, 1, (0, 9));
+        book.acknowledge(id, 0, 9, Acknowledgement::Accept);
+        let sent = book.take_pending(now, BrokerId(1));
+        let late = now + Duration::from_secs(30);
+        book.resolve(late, PARTITION, &sent[&PARTITION], Verdict::Applied);
+        let Some(Event::Acknowledged(outcome)) = book.poll_event() else {
+            panic!("no outcome");
+        };
+        assert_eq!(outcome.result, Err(AckFailure::AnsweredLate));
+        assert_eq!(book.poll_event(), None);
     }
 }

@@ -154,6 +154,12 @@ pub enum AckFailure {
     /// It was sent and no answer came: it may or may not have counted.
     #[error("connection was lost before the broker answered; the acknowledgement may have counted")]
     Unknown,
+    /// It was sent in time and the broker said yes, but only after the lock had ended. It says so also
+    /// where somebody else has settled the record meanwhile: it may or may not have counted.
+    #[error(
+        "broker answered after the acquisition lock had ended; the acknowledgement may have counted"
+    )]
+    AnsweredLate,
     /// The lock had ended before it could be sent: it was never sent.
     #[error("acquisition lock had ended")]
     LockExpired,

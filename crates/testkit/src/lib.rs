@@ -8,3 +8,5 @@
 #[cfg(feature = "net")]
 pub mod memory;
 pub mod model;
+#[cfg(feature = "simulation")]
+pub mod simulation;

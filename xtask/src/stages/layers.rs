@@ -36,7 +36,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("sharegroup-broker", &["wire"]),
     (
         "sharegroup-testkit",
-        &["wire", "session", "consumer", "sink", "launcher"],
+        &["wire", "session", "consumer", "sink", "launcher", "broker"],
     ),
     (
         "xtask",

@@ -55,6 +55,11 @@ pub(crate) const STAGES: &[Stage] = &[
         run: corpus::check,
     },
     Stage {
+        name: "simulation",
+        what: "10,000 seeds of a cluster with troubles, under virtual time, break no promise",
+        run: crate::simulate::check,
+    },
+    Stage {
         name: "doctest",
         what: "examples in the documentation",
         run: doctest,

@@ -1,0 +1,692 @@
+//! A member: the production core with an application on top.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use sharegroup_broker::model::topics::Place;
+use sharegroup_session::{
+    AckFailure, AckOutcome, Acknowledgement, AcquireMode, Acquired, AcquisitionId, BrokerVersions,
+    ConnectionId, Event, Failure, LockLoss, MetadataTopics, Request, SessionCore,
+};
+use sharegroup_wire::BrokerId;
+use sharegroup_wire::message::find_coordinator::FindCoordinatorRequest;
+use sharegroup_wire::message::metadata::{MetadataRequest, MetadataRequestTopic};
+use sharegroup_wire::message::{self as wire};
+
+use super::acknowledges::Acknowledges;
+use super::judge::{DeliveryId, Grant};
+use super::network::{Answer, Asked, Number, Purpose};
+use super::random::Random;
+use super::run::{GROUP, Happening, World};
+
+/// One round of a request that isn't a share session's, as in the driver.
+const COLD_ROUND: Duration = Duration::from_secs(5);
+
+/// So long after a member's end the broker must hold nothing for it.
+const CLOSED_CHECK: Duration = Duration::from_secs(1);
+
+/// Offsets that a handler settles together, at most.
+const PIECE_MAX: u64 = 40;
+
+/// What an application said about an offset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Said {
+    Settled(Acknowledgement),
+    /// Dropped, or held at the close: released by the core itself.
+    LeftToCore,
+}
+
+/// What a handler does in the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Act {
+    Settle(Acknowledgement),
+    Drop,
+}
+
+/// One acquisition as its owner sees it.
+#[derive(Debug)]
+pub(super) struct Holding {
+    pub(super) id: AcquisitionId,
+    pub(super) place: Place,
+    pub(super) deliveries: BTreeMap<i64, DeliveryId>,
+    /// Offsets that are ours to settle.
+    pub(super) held: BTreeSet<i64>,
+    pub(super) said: BTreeMap<i64, Said>,
+    /// Offsets whose fate was told, and what it was.
+    pub(super) told: BTreeMap<i64, Result<Acknowledgement, AckFailure>>,
+}
+
+/// Where a member's process stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Life {
+    Running,
+    Closing,
+    Closed,
+    /// Killed, or its machine is gone.
+    Dead,
+}
+
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) id: String,
+    pub(super) core: SessionCore,
+    pub(super) life: Life,
+    /// Of the share requests.
+    pub(super) version: i16,
+    pub(super) records_held_max: u64,
+    /// Its application stands still until then.
+    pub(super) hangs_until: Instant,
+    pub(super) sessions: BTreeMap<ConnectionId, Number>,
+    cold: BTreeMap<BrokerId, Number>,
+    pub(super) holdings: Vec<Holding>,
+    by_acquisition: BTreeMap<AcquisitionId, usize>,
+    /// The last delivery of each offset that arrived.
+    latest: BTreeMap<(Place, i64), DeliveryId>,
+    /// When its core wants to be called.
+    pub(super) wake_at: Option<Instant>,
+    pub(super) is_touched: bool,
+}
+
+impl Member {
+    pub(super) fn new(core: SessionCore, version: i16, now: Instant) -> Self {
+        Self {
+            id: core.config().member_id.clone(),
+            records_held_max: core.config().records_held_max.into(),
+            core,
+            life: Life::Running,
+            version,
+            hangs_until: now,
+            sessions: BTreeMap::new(),
+            cold: BTreeMap::new(),
+            holdings: Vec::new(),
+            by_acquisition: BTreeMap::new(),
+            latest: BTreeMap::new(),
+            wake_at: Some(now),
+            is_touched: true,
+        }
+    }
+
+    pub(super) const fn is_live(&self) -> bool {
+        matches!(self.life, Life::Running | Life::Closing)
+    }
+
+    /// A handler settles a range, of which some may be lost. Returns what the core counted and what
+    /// was ours.
+    fn act(
+        &mut self,
+        now: Instant,
+        holding: usize,
+        (first, last): (i64, i64),
+        act: Act,
+    ) -> (u64, u64) {
+        let holding = &mut self.holdings[holding];
+        let ours: Vec<i64> = holding.held.range(first..=last).copied().collect();
+        let settled = match act {
+            Act::Settle(how) => self.core.acknowledge(now, holding.id, first, last, how),
+            Act::Drop => {
+                self.core.drop_held(now, holding.id, first, last);
+                ours.len() as u64
+            }
+        };
+        let said = match act {
+            Act::Settle(how) => Said::Settled(how),
+            Act::Drop => Said::LeftToCore,
+        };
+        for offset in &ours {
+            holding.held.remove(offset);
+            holding.said.insert(*offset, said);
+        }
+        (settled, ours.len() as u64)
+    }
+
+    /// Its application closes it.
+    pub(super) fn close(&mut self, now: Instant) {
+        self.life = Life::Closing;
+        for holding in &mut self.holdings {
+            let held = std::mem::take(&mut holding.held);
+            let left = held.into_iter().map(|offset| (offset, Said::LeftToCore));
+            holding.said.extend(left);
+        }
+        self.core.close(now);
+    }
+
+    fn enter(&mut self, acquired: &Acquired, grants: &[Grant]) -> Option<usize> {
+        let place = (acquired.partition.topic_id, acquired.partition.partition);
+        let mut holding = Holding {
+            id: acquired.id,
+            place,
+            deliveries: BTreeMap::new(),
+            held: BTreeSet::new(),
+            said: BTreeMap::new(),
+            told: BTreeMap::new(),
+        };
+        let granted = grants.iter().filter(|grant| grant.place == place);
+        for (offset, delivery) in granted.flat_map(|grant| &grant.deliveries) {
+            let mut ranges = acquired.ranges.iter();
+            if !ranges.any(|range| range.first_offset <= *offset && *offset <= range.last_offset) {
+                continue;
+            }
+            holding.deliveries.insert(*offset, *delivery);
+            self.latest.insert((place, *offset), *delivery);
+            if self.life == Life::Running {
+                holding.held.insert(*offset);
+            } else {
+                holding.said.insert(*offset, Said::LeftToCore);
+            }
+        }
+        if holding.deliveries.is_empty() {
+            return None;
+        }
+        self.by_acquisition.insert(acquired.id, self.holdings.len());
+        self.holdings.push(holding);
+        Some(self.holdings.len() - 1)
+    }
+
+    fn holding_mut(&mut self, id: AcquisitionId) -> Option<&mut Holding> {
+        let index = *self.by_acquisition.get(&id)?;
+        self.holdings.get_mut(index)
+    }
+
+    /// Enters an outcome; what is wrong with it, if anything.
+    fn take_outcome(&mut self, outcome: &AckOutcome) -> Option<String> {
+        let Some(holding) = self.holding_mut(outcome.acquisition) else {
+            return Some(format!("outcome of nothing: {outcome:?}"));
+        };
+        for offset in outcome.first_offset..=outcome.last_offset {
+            let said = holding.said.get(&offset);
+            let expected = match said {
+                Some(Said::Settled(how)) => Some(*how),
+                Some(Said::LeftToCore) => Some(Acknowledgement::Release),
+                None => None,
+            };
+            let told = outcome.result.map(|()| outcome.how);
+            let before = holding.told.insert(offset, told);
+            if expected != Some(outcome.how) || before.is_some() {
+                return Some(format!(
+                    "offset {offset}: said {said:?}, told {before:?} before: {outcome:?}"
+                ));
+            }
+        }
+        None
+    }
+
+    fn take_loss(&mut self, loss: &LockLoss) -> Option<String> {
+        let Some(holding) = self.holding_mut(loss.acquisition) else {
+            return Some(format!("loss of nothing: {loss:?}"));
+        };
+        for offset in loss.first_offset..=loss.last_offset {
+            let is_ours = holding.held.remove(&offset)
+                || holding.said.get(&offset) == Some(&Said::LeftToCore);
+            let before = holding.told.insert(offset, Err(loss.why));
+            if !is_ours || before.is_some() {
+                return Some(format!(
+                    "offset {offset} was not held, {before:?}: {loss:?}"
+                ));
+            }
+        }
+        None
+    }
+}
+
+impl World {
+    /// Carries a core's requests out and takes its events.
+    pub(super) fn pump(&mut self, index: usize) {
+        let now = self.now;
+        for _ in 0..1_000 {
+            let member = &mut self.members[index];
+            if !member.is_live() {
+                return;
+            }
+            member.is_touched = false;
+            member.core.handle_timeout(now);
+            if member.hangs_until <= now {
+                member.core.application_alive();
+            }
+            let mut is_busy = false;
+            while let Some(request) = self.members[index].core.poll_request(now) {
+                self.carry(index, request);
+                is_busy = true;
+            }
+            is_busy |= self.take_events(index, &[]);
+            if !is_busy {
+                let member = &mut self.members[index];
+                member.wake_at = member.core.poll_timeout(now);
+                if member.wake_at.is_some_and(|at| at <= now) {
+                    member.wake_at = None;
+                    let what = format!("member {index} has something due and doesn't do it");
+                    self.judge.object("spin", what);
+                    return;
+                }
+                let (held, most) = (member.core.records_held(), member.records_held_max);
+                // By record the limit is hard. Else each leader may give a whole batch more, and what
+                // was acquired together and came back is such a batch.
+                let is_hard = member.core.config().acquire_mode == AcquireMode::RecordLimit
+                    && member.version >= 2;
+                let slack = if is_hard {
+                    0
+                } else {
+                    self.judge.largest_grant * 3
+                };
+                if held > most + slack {
+                    let what = format!("member {index} holds {held} of {most}");
+                    self.judge.object("S5", what);
+                }
+                return;
+            }
+        }
+        self.judge.object("spin", format!("member {index} spins"));
+        self.members[index].wake_at = None;
+    }
+
+    fn carry(&mut self, index: usize, request: Request) {
+        match request {
+            Request::Metadata(topics) => {
+                let request = metadata_request(topics);
+                self.ask_any(index, Asked::Metadata, &request);
+            }
+            Request::FindCoordinator => {
+                let request = FindCoordinatorRequest {
+                    coordinator_keys: vec![GROUP.to_owned()],
+                    ..FindCoordinatorRequest::default()
+                };
+                self.ask_any(index, Asked::Coordinator, &request);
+            }
+            Request::Heartbeat {
+                coordinator,
+                request,
+            } => self.ask_cold(index, coordinator, Asked::Heartbeat, &request),
+            Request::Connect { broker, connection } => {
+                let number = self.connect(index, broker, Purpose::Session(connection));
+                self.members[index].sessions.insert(connection, number);
+            }
+            Request::Disconnect { connection, .. } => {
+                if let Some(number) = self.members[index].sessions.remove(&connection) {
+                    self.hang_up(number);
+                }
+            }
+            Request::ShareFetch {
+                connection,
+                mut request,
+                version,
+                timeout,
+            } => {
+                if let Some(number) = self.members[index].sessions.get(&connection).copied() {
+                    self.spoil_fetch(number, &mut request);
+                    self.tally.fetches += 1;
+                    self.ask_session(number, Asked::Fetch, (request, version), timeout);
+                }
+            }
+            Request::ShareAcknowledge {
+                connection,
+                mut request,
+                version,
+                timeout,
+            } => {
+                if let Some(number) = self.members[index].sessions.get(&connection).copied() {
+                    self.spoil(number, &mut request);
+                    self.tally.acknowledges += 1;
+                    self.ask_session(number, Asked::Acknowledge, (request, version), timeout);
+                }
+            }
+        }
+    }
+
+    fn ask_session<R: wire::Request + Acknowledges>(
+        &mut self,
+        number: Number,
+        asked: Asked,
+        (mut request, version): (R, i16),
+        timeout: Duration,
+    ) {
+        let index = self.network.connections[number].member;
+        let latest = &self.members[index].latest;
+        for (place, batches) in request.batches() {
+            for batch in batches {
+                for offset in batch.first_offset..=batch.last_offset {
+                    let delivery = latest.get(&(place, offset)).copied();
+                    self.judge.sent(number, (place, offset), delivery);
+                }
+            }
+        }
+        self.trace(index, || format!("[{number}] sends {request:?}"));
+        self.ask(number, asked, (&request, version), timeout);
+    }
+
+    // ---- requests that aren't a share session's
+
+    fn ask_any<R: wire::Request>(&mut self, index: usize, asked: Asked, request: &R) {
+        let brokers = self.brokers_up();
+        match self.network.any(&brokers) {
+            Some(broker) => self.ask_cold(index, broker, asked, request),
+            None => self.fail_cold(index, asked),
+        }
+    }
+
+    fn ask_cold<R: wire::Request>(
+        &mut self,
+        index: usize,
+        broker: BrokerId,
+        asked: Asked,
+        request: &R,
+    ) {
+        let open = self.members[index].cold.get(&broker).copied();
+        let number = open.unwrap_or_else(|| self.connect(index, broker, Purpose::Cold));
+        self.members[index].cold.insert(broker, number);
+        self.ask(number, asked, (request, R::VERSION_MAX), COLD_ROUND);
+    }
+
+    fn fail_cold(&mut self, index: usize, asked: Asked) {
+        let (now, core) = (self.now, &mut self.members[index].core);
+        match asked {
+            Asked::Metadata => core.handle_metadata(now, Err(failure("no answer"))),
+            Asked::Coordinator => core.handle_coordinator(now, Err(failure("no answer"))),
+            Asked::Heartbeat => core.handle_heartbeat(now, Err(failure("no answer"))),
+            // Of a share session: failed by its connection.
+            Asked::Fetch | Asked::Acknowledge => {}
+        }
+    }
+
+    // ---- what comes back
+
+    pub(super) fn connected(&mut self, number: Number) {
+        let connection = &mut self.network.connections[number];
+        if !connection.is_open || connection.is_silent {
+            return;
+        }
+        connection.is_connected = true;
+        let index = connection.member;
+        self.members[index].is_touched = true;
+        match connection.purpose {
+            Purpose::Cold => {
+                for frame in std::mem::take(&mut connection.waiting) {
+                    self.send_up(number, frame);
+                }
+            }
+            Purpose::Session(id) => {
+                let member = &mut self.members[index];
+                let versions = BrokerVersions {
+                    share_fetch: member.version,
+                    share_acknowledge: member.version,
+                };
+                member.core.handle_connected(self.now, id, Ok(versions));
+            }
+        }
+    }
+
+    /// An answer arrives. One that nobody waits for ends the connection.
+    pub(super) fn answered(&mut self, number: Number, correlation: i32, answer: Option<Answer>) {
+        let connection = &mut self.network.connections[number];
+        if !connection.is_open || connection.is_silent {
+            return;
+        }
+        let open = connection.open.iter();
+        let waiting = open
+            .take_while(|open| open.correlation != correlation)
+            .count();
+        let open = connection.open.remove(waiting);
+        let (Some(_), Some(answer)) = (open, answer) else {
+            return self.lose(number, "an answer that nobody waits for");
+        };
+        let (index, purpose) = (connection.member, connection.purpose);
+        let now = self.now;
+        self.trace(index, || format!("[{number}] gets {}", answer.brief()));
+        let member = &mut self.members[index];
+        member.is_touched = true;
+        match (answer, purpose) {
+            (Answer::Metadata(response), _) => member.core.handle_metadata(now, Ok(&response)),
+            (Answer::Coordinator(response), _) => {
+                let found = response.coordinators.first();
+                let found = found.filter(|found| found.error_code.is_none());
+                let result = found.map(|found| found.node_id);
+                let result = result.ok_or_else(|| failure("no coordinator"));
+                member.core.handle_coordinator(now, result);
+            }
+            (Answer::Heartbeat(response), _) => member.core.handle_heartbeat(now, Ok(&response)),
+            (Answer::Fetch(mut response, grants), Purpose::Session(id)) => {
+                self.planted.spoil_fetched(number, &mut response);
+                for (_, delivery) in grants.iter().flat_map(|grant| &grant.deliveries) {
+                    self.judge.deliveries[*delivery].connection = Some(number);
+                }
+                member.core.handle_share_fetch(now, id, Ok(response));
+                self.take_events(index, &grants);
+            }
+            (Answer::Acknowledge(mut response), Purpose::Session(id)) => {
+                self.planted.spoil_acknowledged(&mut response);
+                member.core.handle_share_acknowledge(now, id, Ok(response));
+            }
+            (Answer::Fetch(..) | Answer::Acknowledge(_), Purpose::Cold) => {}
+        }
+        self.take_events(index, &[]);
+    }
+
+    /// A request has no answer in time: the member gives its connection up.
+    pub(super) fn timed_out(&mut self, number: Number, correlation: i32) {
+        let connection = &self.network.connections[number];
+        let mut open = connection.open.iter();
+        if connection.is_open && open.any(|open| open.correlation == correlation) {
+            self.lose(number, "no answer in time");
+        }
+    }
+
+    /// A connection ends at the member.
+    pub(super) fn lose(&mut self, number: Number, why: &str) {
+        let connection = &mut self.network.connections[number];
+        if !connection.is_open {
+            return;
+        }
+        let open = std::mem::take(&mut connection.open);
+        let was_connected = connection.is_connected;
+        let (index, broker, purpose) = (connection.member, connection.broker, connection.purpose);
+        self.trace(index, || format!("[{number}] ends: {why}"));
+        self.hang_up(number);
+        let now = self.now;
+        let member = &mut self.members[index];
+        if !member.is_live() {
+            return;
+        }
+        member.is_touched = true;
+        match purpose {
+            Purpose::Cold => {
+                member.cold.remove(&broker);
+                for open in open {
+                    self.fail_cold(index, open.asked);
+                }
+            }
+            Purpose::Session(id) => {
+                for open in open {
+                    if open.asked == Asked::Fetch {
+                        member.core.handle_share_fetch(now, id, Err(failure(why)));
+                    } else {
+                        let core = &mut member.core;
+                        core.handle_share_acknowledge(now, id, Err(failure(why)));
+                    }
+                }
+                if was_connected {
+                    member.core.handle_disconnected(now, id, why);
+                } else {
+                    member.core.handle_connected(now, id, Err(failure(why)));
+                }
+                member.sessions.remove(&id);
+            }
+        }
+        self.take_events(index, &[]);
+    }
+
+    // ---- the application
+
+    /// Takes a core's events; `grants` is what the answer at hand granted.
+    fn take_events(&mut self, index: usize, grants: &[Grant]) -> bool {
+        let mut any = false;
+        while let Some(event) = self.members[index].core.poll_event() {
+            any = true;
+            if self.planted.swallows(&event) {
+                continue;
+            }
+            self.trace(index, || match &event {
+                Event::Acquired(acquired) => format!(
+                    "acquired {:?} of partition {}: {:?}",
+                    acquired.id, acquired.partition.partition, acquired.ranges
+                ),
+                event => format!("{event:?}"),
+            });
+            if self.members[index].life == Life::Closed {
+                let what = format!("event after the end of member {index}: {event:?}");
+                self.judge.object("S7", what);
+            }
+            let member = &mut self.members[index];
+            let objection = match event {
+                Event::Acquired(acquired) => match member.enter(&acquired, grants) {
+                    Some(holding) => {
+                        self.arrived(index, holding);
+                        None
+                    }
+                    None => Some(format!(
+                        "acquired what nobody granted: {:?}",
+                        acquired.ranges
+                    )),
+                },
+                Event::Acknowledged(mut outcome) => {
+                    self.planted.spoil_outcome(&mut outcome);
+                    if let Err(failure) = outcome.result {
+                        self.tally.failed(failure);
+                    }
+                    member.take_outcome(&outcome)
+                }
+                Event::LockLost(loss) => {
+                    self.tally.failed(loss.why);
+                    member.take_loss(&loss)
+                }
+                Event::Fatal(error) => Some(format!("member {index} gives up: {error}")),
+                Event::Closed => {
+                    member.life = Life::Closed;
+                    self.schedule(self.now + CLOSED_CHECK, Happening::IsClosed(index));
+                    None
+                }
+                _ => None,
+            };
+            if let Some(what) = objection {
+                self.judge.object("told", what);
+            }
+        }
+        any
+    }
+
+    /// Records arrived: handlers settle them in pieces, in any order, after a while.
+    fn arrived(&mut self, index: usize, number: usize) {
+        let holding = &self.members[index].holdings[number];
+        let (Some((first, delivery)), Some((last, _))) = (
+            holding.deliveries.first_key_value(),
+            holding.deliveries.last_key_value(),
+        ) else {
+            return;
+        };
+        let mut random = Random::of(self.script.seed, 1_000 + *delivery as u64);
+        for id in holding.deliveries.values() {
+            self.judge.deliveries[*id].holding = Some(number);
+        }
+        let (mut next, last) = (*first, *last);
+        let place = holding.place;
+        while next <= last {
+            let piece_end = last.min(next + i64::try_from(random.below(PIECE_MAX)).unwrap_or(0));
+            let handling_max = if self.is_calm {
+                Duration::from_millis(20)
+            } else {
+                self.script.setup.handling_max
+            };
+            let at = self.now + random.duration(Duration::ZERO, handling_max);
+            let act = self.choose(&mut random);
+            let mut handle = |range, at, act| {
+                let happening = Happening::Handle {
+                    member: index,
+                    holding: number,
+                    range,
+                    act,
+                };
+                self.sequence += 1;
+                self.queue.insert((at, self.sequence), happening);
+            };
+            // Offsets without a record are nobody's work, as in the consumer.
+            let mut from = next;
+            for hole in next..=piece_end {
+                if self.holes.contains(&(place, hole)) {
+                    if from < hole {
+                        handle((from, hole - 1), at, act);
+                    }
+                    let gap = Act::Settle(Acknowledgement::Gap);
+                    handle((hole, hole), self.now, gap);
+                    from = hole + 1;
+                }
+            }
+            if from <= piece_end {
+                handle((from, piece_end), at, act);
+            }
+            next = piece_end + 1;
+        }
+    }
+
+    fn choose(&self, random: &mut Random) -> Act {
+        if self.is_calm {
+            return Act::Settle(Acknowledgement::Accept);
+        }
+        let [release, reject, drop] = self.script.setup.unhappy_percent;
+        match random.below(100) {
+            number if number < release => Act::Settle(Acknowledgement::Release),
+            number if number < release + reject => Act::Settle(Acknowledgement::Reject),
+            number if number < release + reject + drop => Act::Drop,
+            _ => Act::Settle(Acknowledgement::Accept),
+        }
+    }
+
+    /// A handler is done.
+    pub(super) fn handle(&mut self, index: usize, holding: usize, range: (i64, i64), act: Act) {
+        let now = self.now;
+        let member = &mut self.members[index];
+        if member.life != Life::Running {
+            return;
+        }
+        if member.hangs_until > now {
+            let happening = Happening::Handle {
+                member: index,
+                holding,
+                range,
+                act,
+            };
+            let at = member.hangs_until;
+            return self.schedule(at, happening);
+        }
+        member.is_touched = true;
+        let (settled, ours) = member.act(now, holding, range, act);
+        if settled != ours {
+            let what =
+                format!("member {index} settled {settled} offsets of {range:?}, {ours} held");
+            self.judge.object("S4", what);
+        }
+        self.spoil_stale(index, holding, range);
+    }
+}
+
+fn metadata_request(topics: MetadataTopics) -> MetadataRequest {
+    let named = |name| MetadataRequestTopic {
+        name: Some(name),
+        ..MetadataRequestTopic::default()
+    };
+    let by_id = |topic_id| MetadataRequestTopic {
+        topic_id,
+        name: None,
+    };
+    let topics = match topics {
+        MetadataTopics::Names(names) => names.into_iter().map(named).collect(),
+        MetadataTopics::Ids(ids) => ids.into_iter().map(by_id).collect(),
+    };
+    MetadataRequest {
+        topics: Some(topics),
+        ..MetadataRequest::default()
+    }
+}
+
+fn failure(detail: &str) -> Failure {
+    Failure {
+        detail: detail.to_owned(),
+        unsupported: false,
+    }
+}

@@ -1,0 +1,57 @@
+//! The simulator itself: it finds nothing in the product, and everything in a product with a mistake.
+#![cfg(feature = "simulation")]
+#![allow(missing_docs, reason = "tests")]
+
+use sharegroup_testkit::simulation::{Planted, Script, Step, run, run_with};
+
+/// Seeds in which a mistake has to show.
+const SEEDS: u64 = 60;
+
+#[test]
+fn promises_hold_in_a_few_seeds() {
+    for seed in 0..10 {
+        let outcome = run(&Script::from_seed(seed));
+        assert_eq!(outcome.violations, [], "seed {seed}");
+    }
+}
+
+#[test]
+fn run_of_a_seed_is_the_same_each_time() {
+    let script = Script::from_seed(7);
+    assert_eq!(run(&script), run(&script));
+}
+
+#[test]
+fn every_script_is_long_and_rough_enough() {
+    for seed in 0..1_000 {
+        let script = Script::from_seed(seed);
+        let offsets = script.steps.iter().map(|(_, step)| match step {
+            Step::Produce { offsets, .. } => *offsets,
+            _ => 0,
+        });
+        assert!(offsets.sum::<u64>() >= 2_000);
+        let troubles = script.steps.iter().filter(|(_, step)| step.is_trouble());
+        assert!(troubles.count() >= 5);
+        assert!(script.setup.members >= 4);
+        assert!(script.setup.length >= 3 * script.setup.lock);
+    }
+}
+
+#[test]
+fn each_planted_mistake_is_seen() {
+    let mut unseen = Vec::new();
+    for planted in Planted::ALL {
+        let seen = (0..SEEDS).find_map(|seed| {
+            let outcome = run_with(&Script::from_seed(seed), planted);
+            outcome
+                .violations
+                .first()
+                .map(|first| (seed, first.clone()))
+        });
+        match seen {
+            Some((seed, violation)) => println!("{planted:?}: seed {seed}: {violation}"),
+            None => unseen.push(planted),
+        }
+    }
+    assert_eq!(unseen, [], "mistakes that nothing saw");
+}

@@ -1,0 +1,63 @@
+//! `cargo xtask simulate`: production session cores against the broker's model, seed by seed.
+
+use std::process::{Command, ExitCode};
+
+use clap::Args;
+
+use crate::run::{Context, Count};
+
+/// Seeds that `cargo xtask test` plays.
+const SEEDS_IN_TEST: u64 = 10_000;
+
+/// What to play.
+#[derive(Debug, Args)]
+pub(crate) struct SimulateArgs {
+    /// Play so many seeds
+    #[arg(long, default_value_t = SEEDS_IN_TEST, value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: u64,
+    /// The first of them; a random one, which is printed, when absent
+    #[arg(long)]
+    from: Option<u64>,
+    /// Play this one alone
+    #[arg(long, conflicts_with_all = ["seeds", "from"])]
+    seed: Option<u64>,
+    /// Print what goes over the network in the first seed that fails, shrunk
+    #[arg(long)]
+    trace: bool,
+}
+
+/// Plays seeds; the program's own code is ours: 1 when a promise was broken.
+pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
+    let context = Context::new(true)?;
+    let mut simulate = simulator(&context);
+    match args.seed {
+        Some(seed) => simulate.arg("--seed").arg(seed.to_string()),
+        None => simulate.arg("--seeds").arg(args.seeds.to_string()),
+    };
+    if let Some(from) = args.from {
+        simulate.arg("--from").arg(from.to_string());
+    }
+    if args.trace {
+        simulate.arg("--trace");
+    }
+    let status = simulate.status()?;
+    Ok(status.code().map_or(ExitCode::FAILURE, |code| {
+        ExitCode::from(u8::try_from(code).unwrap_or(1))
+    }))
+}
+
+/// The stage of `cargo xtask test`.
+pub(crate) fn check(context: &Context) -> anyhow::Result<Count> {
+    let seeds = SEEDS_IN_TEST.to_string();
+    let output = context.output(simulator(context).args(["--seeds", &seeds]))?;
+    println!("{}", output.lines().last().unwrap_or_default());
+    Ok(Count::ONE)
+}
+
+/// With optimization: thousands of seeds are played.
+fn simulator(context: &Context) -> Command {
+    let mut cargo = context.cargo(["run", "--release", "--quiet"]);
+    cargo.args(["-p", "sharegroup-testkit", "--no-default-features"]);
+    cargo.args(["--features", "simulation", "--example", "simulate", "--"]);
+    cargo
+}
