@@ -17,18 +17,20 @@ use crate::run::{Context, Count};
 
 /// The embedded broker's CPU per record, as a part of the real one's.
 const CPU_SHARE_MAX: f64 = 0.2;
+/// Where the consumer itself is the bottleneck the rates are equal but for noise.
+const RATE_MIN: f64 = 0.95;
 const START_MAX: Duration = Duration::from_millis(100);
 
 /// `sharegroup broker` as a process of its own, killed when dropped.
-struct Embedded {
-    process: Child,
-    servers: String,
+pub(super) struct Embedded {
+    pub(super) process: Child,
+    pub(super) servers: String,
     /// From its start until somebody was connected.
     started_in: Duration,
 }
 
 impl Embedded {
-    fn start(program: &Path) -> anyhow::Result<Self> {
+    pub(super) fn start(program: &Path) -> anyhow::Result<Self> {
         let start = Instant::now();
         let mut process = Command::new(program)
             .args(["broker", "--port", "0"])
@@ -227,7 +229,10 @@ fn compare(sides: &[Side; 2], rounds: impl Fn(&Side) -> &Vec<Round>) -> anyhow::
 
 fn judge(consumer: &str, (rate, cpu): (f64, f64)) -> anyhow::Result<()> {
     println!("{consumer}: {rate:.2} of the real one's records/s, {cpu:.2} of its CPU");
-    ensure!(rate >= 1.0, "{consumer}: slower than on the real broker");
+    ensure!(
+        rate >= RATE_MIN,
+        "{consumer}: slower than on the real broker"
+    );
     ensure!(
         cpu <= CPU_SHARE_MAX,
         "{consumer}: the embedded broker takes more than {CPU_SHARE_MAX} of the real one's CPU"

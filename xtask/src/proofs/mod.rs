@@ -3,6 +3,7 @@
 mod decode;
 mod drain;
 mod embedded;
+mod hostile;
 mod process;
 
 use anyhow::ensure;
@@ -31,6 +32,11 @@ pub(crate) const PROOFS: &[Stage] = &[
         name: "embedded",
         what: "the embedded broker beside a real one: start, records/s and the broker's CPU for both consumers, memory",
         run: embedded::prove,
+    },
+    Stage {
+        name: "hostile",
+        what: "memory of the embedded broker while clients do what they can to it",
+        run: hostile::prove,
     },
     Stage {
         name: "sessions",
