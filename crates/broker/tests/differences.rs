@@ -27,18 +27,16 @@ fn world() -> World {
     World::with_partitions(1, 3)
 }
 
-/// A fetch of one record, without waiting, with acknowledgements by partition.
-fn fetch(world: &World, epoch: i32, acks: &[(i32, i64, i64, i8)]) -> ShareFetchRequest {
-    let partitions = acks
-        .iter()
-        .map(|(index, first, last, kind)| FetchPartition {
-            partition_index: *index,
-            acknowledgement_batches: vec![AcknowledgementBatch {
-                first_offset: *first,
-                last_offset: *last,
-                acknowledge_types: vec![*kind],
-            }],
-        });
+/// A fetch of one record, without waiting; acknowledges the first offsets of partitions with these types.
+fn fetch(world: &World, epoch: i32, acks: &[(i32, &[i8])]) -> ShareFetchRequest {
+    let partitions = acks.iter().map(|(index, types)| FetchPartition {
+        partition_index: *index,
+        acknowledgement_batches: vec![AcknowledgementBatch {
+            first_offset: 0,
+            last_offset: i64::try_from(types.len()).unwrap() - 1,
+            acknowledge_types: types.to_vec(),
+        }],
+    });
     let topics = match epoch {
         0 => vec![FetchTopic::of(world.place.0, [0, 1, 2])],
         _ if acks.is_empty() => Vec::new(),
@@ -86,17 +84,62 @@ fn partitions_whose_records_went_out_come_last_next_time() {
 #[test]
 fn a_fetch_gets_what_the_first_of_its_acknowledgements_frees_and_no_more() {
     let mut world = world();
-    world.produce_to(1, &["x"]);
-    world.produce_to(2, &["x"]);
+    world.produce_to(1, &["x", "y"]);
+    world.produce_to(2, &["x", "y"]);
     let link = world.connect();
     let mut request = fetch(&world, 0, &[]);
     request.max_records = 10;
     assert_eq!(served(&world.call(link, &request, 2)), [1, 2]);
-    let mut request = fetch(&world, 1, &[(1, 0, 0, RELEASE), (2, 0, 0, RELEASE)]);
+    let types = [ACCEPT, RELEASE];
+    let mut request = fetch(&world, 1, &[(1, &types), (2, &types)]);
     request.max_records = 10;
     let order = |partition| world.model.topics.hash_order((world.place.0, partition));
     let first = if order(1) < order(2) { 1 } else { 2 };
     assert_eq!(served(&world.call(link, &request, 2)), [first]);
+}
+
+#[test]
+fn what_is_released_wakes_a_fetch_that_waits_only_where_the_start_moves_too() {
+    for (types, wakes) in [
+        ([RELEASE, RELEASE], false),
+        ([RELEASE, ACCEPT], false),
+        ([ACCEPT, RELEASE], true),
+    ] {
+        let mut world = world();
+        world.produce(&["x", "y"]);
+        let (holder, waiter) = (world.connect(), world.connect());
+        let request = fetch(&world, 0, &[]);
+        assert_eq!(served(&world.call(holder, &request, 2)), [0]);
+        let request = world.fetch("b", 0, Duration::from_secs(1));
+        let waiting = world.send(waiter, &request, 2);
+        let mut request = fetch(&world, 1, &[(0, &types)]);
+        request.max_records = 0;
+        world.call(holder, &request, 2);
+        let at_once = world.answer::<ShareFetchRequest>(waiting, 2);
+        assert_eq!(at_once.is_some(), wakes, "{types:?}");
+        if !wakes {
+            world.pass(Duration::from_secs(1));
+            let in_the_end = world.answer::<ShareFetchRequest>(waiting, 2).unwrap();
+            assert_eq!(served(&in_the_end), [0]);
+        }
+    }
+}
+
+#[test]
+fn what_a_closed_session_held_wakes_nobody() {
+    let mut world = world();
+    world.produce(&["x"]);
+    let (holder, waiter) = (world.connect(), world.connect());
+    let request = fetch(&world, 0, &[]);
+    assert_eq!(served(&world.call(holder, &request, 2)), [0]);
+    let request = world.fetch("b", 0, Duration::from_secs(1));
+    let waiting = world.send(waiter, &request, 2);
+    world.model.disconnect(world.now, holder);
+    world.pass(Duration::from_millis(999));
+    assert!(world.answer::<ShareFetchRequest>(waiting, 2).is_none());
+    world.pass(Duration::from_millis(1));
+    let answer = world.answer::<ShareFetchRequest>(waiting, 2).unwrap();
+    assert_eq!(served(&answer), [0]);
 }
 
 #[test]
@@ -106,7 +149,7 @@ fn an_unknown_acquire_mode_fails_a_fetch_after_its_acknowledgements() {
     let link = world.connect();
     let request = fetch(&world, 0, &[]);
     assert_eq!(served(&world.call(link, &request, 2)), [0]);
-    let mut request = fetch(&world, 1, &[(0, 0, 0, ACCEPT)]);
+    let mut request = fetch(&world, 1, &[(0, &[ACCEPT])]);
     request.share_acquire_mode = 5;
     let answer = world.call(link, &request, 2);
     assert_eq!(answer.error_code, ErrorCode::UnknownServerError);
@@ -172,9 +215,9 @@ fn acknowledging_over_the_start_with_nothing_in_flight_fails_the_whole_fetch() {
     let link = world.connect();
     let request = fetch(&world, 0, &[]);
     assert_eq!(served(&world.call(link, &request, 2)), [0]);
-    let request = fetch(&world, 1, &[(0, 0, 0, ACCEPT)]);
+    let request = fetch(&world, 1, &[(0, &[ACCEPT])]);
     assert_eq!(served(&world.call(link, &request, 2)), [] as [i32; 0]);
-    let request = fetch(&world, 2, &[(0, 0, 1, ACCEPT)]);
+    let request = fetch(&world, 2, &[(0, &[ACCEPT, ACCEPT])]);
     let answer = world.call(link, &request, 2);
     assert_eq!(answer.error_code, ErrorCode::UnknownServerError);
 }

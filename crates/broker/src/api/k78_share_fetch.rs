@@ -127,12 +127,14 @@ fn fetch(
         settle(model, call, key, settlements);
         return Reply::Now(request.refuse(call, ErrorCode::UnknownServerError));
     }
-    // What is settled doesn't count yet for this fetch, unless it has to wait; then the first
-    // partition that gives it something is enough.
+    // What is settled doesn't count yet for this fetch, unless it has to wait; then it is looked at
+    // with each partition whose start moves.
     let mut fetched = model.try_share_fetch(call.now, call.broker, &wait, false);
     for (place, settlement) in settlements {
-        model.settle(call.now, key, place, settlement);
-        fetched = fetched.or_else(|| model.try_share_fetch(call.now, call.broker, &wait, false));
+        let has_moved = model.settle(call.now, key, place, settlement);
+        if fetched.is_none() && has_moved {
+            fetched = model.try_share_fetch(call.now, call.broker, &wait, false);
+        }
     }
     if max_wait.is_zero() {
         fetched = fetched.or_else(|| model.try_share_fetch(call.now, call.broker, &wait, true));

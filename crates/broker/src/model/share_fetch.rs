@@ -517,22 +517,27 @@ impl Model {
         settlement.map_err(AckError::code)
     }
 
-    /// Settles what was looked at.
+    /// Settles what was looked at; returns whether the start offset has moved.
+    ///
+    /// *Quirk*: only then a real broker looks whether somebody waits. What is released alone is found
+    /// by the next fetch, or when one that waits has waited long enough.
     pub(crate) fn settle(
         &mut self,
         now: Instant,
         key: &SessionKey,
         place: Place,
         settlement: Settlement,
-    ) {
+    ) -> bool {
         let (group_id, member_id) = key;
         let rules = self.configs.group(group_id);
         let group = self.groups.get_mut(group_id);
         let Some(loaded) = group.and_then(|group| group.loaded.get_mut(&place)) else {
-            return;
+            return false;
         };
         let is_written = !settlement.is_empty();
+        let start = loaded.partition.start_offset();
         let outcome = loaded.partition.settle(settlement, &rules.limits);
+        let has_moved = loaded.partition.start_offset() > start;
         if is_written {
             self.note_share_state(group_id, place);
         }
@@ -543,14 +548,18 @@ impl Model {
             applied: outcome.applied.clone(),
         });
         self.bury(now, group_id, place, &outcome.lost, &rules);
-        self.touched.insert(place);
+        if has_moved {
+            self.touched.insert(place);
+        }
+        has_moved
     }
 
     /// Frees what a member held in a session that ended. A partition that the session has forgotten
     /// keeps its locks.
     ///
-    /// *Quirk*: with the last session of a group a broker forgets the group's share partitions: they
-    /// are loaded anew, as after a restart.
+    /// *Quirks*: as with [`settle`](Self::settle), who waits isn't told of what is released. With the last
+    /// session of a group a broker forgets the group's share partitions: they are loaded anew, as after
+    /// a restart.
     pub(crate) fn release_session(
         &mut self,
         now: Instant,
@@ -565,10 +574,13 @@ impl Model {
             let Some(loaded) = group.and_then(|group| group.loaded.get_mut(place)) else {
                 continue;
             };
+            let start = loaded.partition.start_offset();
             let released = loaded.partition.release_member(&key.1, &rules.limits);
+            if loaded.partition.start_offset() > start {
+                self.touched.insert(*place);
+            }
             if !released.ranges.is_empty() {
                 self.note_share_state(&key.0, *place);
-                self.touched.insert(*place);
                 self.bury(now, &key.0, *place, &released.lost, &rules);
                 self.history.note(now, || Event::Released {
                     group_id: key.0.clone(),

@@ -10,6 +10,7 @@ mod raw;
 
 mod moves;
 mod target;
+mod wakes;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

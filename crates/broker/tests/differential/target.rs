@@ -363,6 +363,12 @@ impl Target {
     }
 
     pub(crate) fn fetch(&mut self, member: usize, fetch: &Fetch) -> (String, Vec<Given>) {
+        self.send_fetch(member, fetch);
+        self.receive_fetch(member)
+    }
+
+    /// Sends a fetch without waiting for its answer.
+    pub(crate) fn send_fetch(&mut self, member: usize, fetch: &Fetch) {
         let current = self.members[member].epoch;
         let opens = current == SessionEpoch::OPEN;
         let topics = self.topics(member, &fetch.acks, opens);
@@ -390,14 +396,19 @@ impl Target {
         };
         // A real broker lets go of a partition a moment after it has answered the last fetch.
         sleep(Duration::from_millis(10));
-        let answer = self.members[member].raw.call(&request, 2);
+        self.members[member].raw.send(&request, 2);
+    }
+
+    pub(crate) fn receive_fetch(&mut self, member: usize) -> (String, Vec<Given>) {
         let state = &mut self.members[member];
+        let answer = state.raw.receive::<ShareFetchRequest>(2);
+        let current = state.epoch;
         state.epoch = match answer.error_code {
             ErrorCode::None => current.next(),
             ErrorCode::InvalidRequest => current,
             _ => SessionEpoch::OPEN,
         };
-        tell(member, &answer, opens)
+        tell(member, &answer, current == SessionEpoch::OPEN)
     }
 
     pub(crate) fn acknowledge(
