@@ -1,5 +1,7 @@
-//! Admin work against a real broker.
+//! Admin work against a real broker and against the embedded one.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
+
+mod both;
 
 use std::time::Duration;
 
@@ -11,21 +13,24 @@ use sharegroup_consumer::client::ClientConfig;
 use sharegroup_launcher::Kafka;
 use sharegroup_wire::{BrokerId, ErrorCode};
 
+use both::{Cluster, on_both};
+
 const SHARE_CONSUMER: &str = "org.apache.kafka.tools.consumer.ConsoleShareConsumer";
 const PRODUCER_PERFORMANCE: &str = "org.apache.kafka.tools.ProducerPerformance";
 
-fn admin(kafka: &Kafka) -> Admin {
-    let mut config = ClientConfig::new(&kafka.bootstrap_servers()).unwrap();
+fn admin(servers: &str) -> Admin {
+    let mut config = ClientConfig::new(servers).unwrap();
     config.default_api_timeout = Duration::from_secs(20);
     Admin::new(config)
 }
 
 #[tokio::test]
 async fn topics_groups_configurations_and_offsets_round_trip() {
-    let Some(kafka) = Kafka::builder().start_or_skip().unwrap() else {
-        return;
-    };
-    let admin = admin(&kafka);
+    on_both(&[], round_trip).await;
+}
+
+async fn round_trip(cluster: &Cluster) {
+    let admin = admin(cluster.bootstrap_servers());
     assert_eq!(admin.share_version().await, Ok(Some(2)));
 
     topics(&admin).await;
@@ -33,8 +38,8 @@ async fn topics_groups_configurations_and_offsets_round_trip() {
     let brokers = admin.broker_configs().await.unwrap();
     let limit = &brokers[&BrokerId(1)]["group.share.delivery.count.limit"];
     assert_eq!((brokers.len(), limit.value.as_deref()), (1, Some("5")));
-    log_offsets(&admin, &kafka).await;
-    share_group(&admin, &kafka).await;
+    log_offsets(&admin, cluster).await;
+    share_group(&admin, cluster).await;
 
     admin.delete_topic("orders").await.unwrap();
     let error = admin.delete_topic("orders").await.unwrap_err();
@@ -132,8 +137,7 @@ async fn group_configs(admin: &Admin) {
     );
 }
 
-async fn log_offsets(admin: &Admin, kafka: &Kafka) {
-    let servers = kafka.bootstrap_servers();
+async fn log_offsets(admin: &Admin, cluster: &Cluster) {
     let arguments = [
         "--topic",
         "orders",
@@ -144,15 +148,7 @@ async fn log_offsets(admin: &Admin, kafka: &Kafka) {
         "--throughput",
         "-1",
     ];
-    let output = kafka
-        .tool(
-            PRODUCER_PERFORMANCE,
-            arguments
-                .into_iter()
-                .chain(["--bootstrap-server", &servers]),
-        )
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
+    cluster.tool(PRODUCER_PERFORMANCE, &arguments).await;
     let partitions: Vec<_> = (0..4)
         .map(|partition| TopicPartition::new("orders", partition))
         .collect();
@@ -189,11 +185,10 @@ async fn log_offsets(admin: &Admin, kafka: &Kafka) {
     );
 }
 
-async fn share_group(admin: &Admin, kafka: &Kafka) {
+async fn share_group(admin: &Admin, cluster: &Cluster) {
     assert_eq!(admin.find_group("workers").await, Ok(None));
     let error = admin.describe_share_group("workers").await.unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::GroupIdNotFound), "{error}");
-    let servers = kafka.bootstrap_servers();
     let arguments = [
         "--topic",
         "orders",
@@ -204,15 +199,7 @@ async fn share_group(admin: &Admin, kafka: &Kafka) {
         "--timeout-ms",
         "30000",
     ];
-    let output = kafka
-        .tool(
-            SHARE_CONSUMER,
-            arguments
-                .into_iter()
-                .chain(["--bootstrap-server", &servers]),
-        )
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
+    cluster.tool(SHARE_CONSUMER, &arguments).await;
 
     let group = admin.find_group("workers").await.unwrap().unwrap();
     assert_eq!(
@@ -261,6 +248,9 @@ async fn share_groups_that_are_off_are_seen_by_the_feature() {
     else {
         return;
     };
-    let off = admin(&kafka).share_version().await.unwrap();
+    let off = admin(&kafka.bootstrap_servers())
+        .share_version()
+        .await
+        .unwrap();
     assert!(off.is_none_or(|level| level == 0), "{off:?}");
 }

@@ -1,5 +1,7 @@
-//! Producing to real brokers, read back with Kafka's own console consumer.
+//! Producing to real brokers and to the embedded one, read back with Kafka's own console consumer.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
+
+mod both;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,27 +10,26 @@ use sharegroup_consumer::TopicPartition;
 use sharegroup_consumer::admin::{Admin, LogPosition};
 use sharegroup_consumer::client::ClientConfig;
 use sharegroup_consumer::producer::{ProduceError, Producer, ProducerConfig, ProducerRecord};
-use sharegroup_launcher::Kafka;
+use sharegroup_launcher::{Kafka, Tools};
 use sharegroup_wire::ErrorCode;
 use sharegroup_wire::compress::Compression;
 
-const CONSOLE_CONSUMER: &str = "org.apache.kafka.tools.consumer.ConsoleConsumer";
+use both::{Cluster, on_both, run_tool};
+
+const CONSOLE_CONSUMER: &str = "org.apache.kafka.tools.consumer.ConsoleShareConsumer";
 const RECORDS: usize = 10_000;
 
-fn producer_config(kafka: &Kafka) -> ProducerConfig {
-    ProducerConfig::new(ClientConfig::new(&kafka.bootstrap_servers()).unwrap())
+fn client(servers: &str) -> ClientConfig {
+    ClientConfig::new(servers).unwrap()
 }
 
 /// Reads so many records as lines `Partition:p<tab>headers<tab>key<tab>value`.
-fn read_back(kafka: &Kafka, topic: &str, count: usize) -> Vec<String> {
-    let (servers, count) = (kafka.bootstrap_servers(), count.to_string());
-    let mut arguments = vec![
-        "--bootstrap-server",
-        &servers,
-        "--topic",
-        topic,
-        "--from-beginning",
-    ];
+async fn read_back(tools: &Tools, servers: &str, topic: &str, count: usize) -> Vec<String> {
+    let admin = Admin::new(client(servers));
+    let from = ("share.auto.offset.reset", "earliest");
+    admin.set_group_config(topic, from.0, from.1).await.unwrap();
+    let count = count.to_string();
+    let mut arguments = vec!["--topic", topic, "--group", topic];
     arguments.extend(["--max-messages", &count, "--timeout-ms", "30000"]);
     for property in [
         "print.partition=true",
@@ -37,8 +38,7 @@ fn read_back(kafka: &Kafka, topic: &str, count: usize) -> Vec<String> {
     ] {
         arguments.extend(["--formatter-property", property]);
     }
-    let output = kafka.tool(CONSOLE_CONSUMER, arguments).unwrap();
-    assert!(output.status.success(), "{output:?}");
+    let output = run_tool(tools, servers, CONSOLE_CONSUMER, &arguments).await;
     String::from_utf8(output.stdout)
         .unwrap()
         .lines()
@@ -48,14 +48,16 @@ fn read_back(kafka: &Kafka, topic: &str, count: usize) -> Vec<String> {
 
 #[tokio::test]
 async fn every_codec_is_read_back_by_kafka_in_order_per_key() {
-    let Some(kafka) = Kafka::builder().start_or_skip().unwrap() else {
-        return;
-    };
-    let admin = Admin::new(ClientConfig::new(&kafka.bootstrap_servers()).unwrap());
+    on_both(&[], every_codec).await;
+}
+
+async fn every_codec(cluster: &Cluster) {
+    let client = client(cluster.bootstrap_servers());
+    let admin = Admin::new(client.clone());
     for compression in Compression::ALL {
         let topic = format!("orders-{compression}");
         admin.create_topic(&topic, 4, -1, &[]).await.unwrap();
-        let mut config = producer_config(&kafka);
+        let mut config = ProducerConfig::new(client.clone());
         config.compression = compression;
         let producer = Producer::new(config);
         let mut deliveries = Vec::new();
@@ -73,7 +75,13 @@ async fn every_codec_is_read_back_by_kafka_in_order_per_key() {
             assert!(offsets.insert((metadata.partition.partition, metadata.offset.unwrap())));
         }
 
-        let lines = read_back(&kafka, &topic, RECORDS);
+        let lines = read_back(
+            cluster.tools(),
+            cluster.bootstrap_servers(),
+            &topic,
+            RECORDS,
+        )
+        .await;
         assert_eq!(lines.len(), RECORDS, "{compression}");
         let mut last_of_key: BTreeMap<String, usize> = BTreeMap::new();
         let mut partition_of_key: BTreeMap<String, String> = BTreeMap::new();
@@ -104,19 +112,17 @@ async fn every_codec_is_read_back_by_kafka_in_order_per_key() {
 
 #[tokio::test]
 async fn refusals_are_typed_and_leave_the_producer_usable() {
-    let Some(kafka) = Kafka::builder()
-        .set("auto.create.topics.enable", "false")
-        .start_or_skip()
-        .unwrap()
-    else {
-        return;
-    };
-    let admin = Admin::new(ClientConfig::new(&kafka.bootstrap_servers()).unwrap());
+    on_both(&[("auto.create.topics.enable", "false")], refusals).await;
+}
+
+async fn refusals(cluster: &Cluster) {
+    let client = client(cluster.bootstrap_servers());
+    let admin = Admin::new(client.clone());
     admin
         .create_topic("small", 1, -1, &[("max.message.bytes", "1000")])
         .await
         .unwrap();
-    let mut config = producer_config(&kafka);
+    let mut config = ProducerConfig::new(client);
     config.block_max = Duration::from_secs(3);
     let producer = Producer::new(config);
 
@@ -192,12 +198,12 @@ async fn a_killed_and_restarted_broker_loses_and_repeats_nothing() {
     let Some(kafka) = Kafka::builder().brokers(3).start_or_skip().unwrap() else {
         return;
     };
-    let admin = Admin::new(ClientConfig::new(&kafka.bootstrap_servers()).unwrap());
+    let admin = Admin::new(client(&kafka.bootstrap_servers()));
     admin
         .create_topic("orders", 3, 3, &[("min.insync.replicas", "2")])
         .await
         .unwrap();
-    let producer = Producer::new(producer_config(&kafka));
+    let producer = Producer::new(ProducerConfig::new(client(&kafka.bootstrap_servers())));
     let mut deliveries = Vec::new();
     for index in 0..RECORDS {
         if index == RECORDS / 3 {
@@ -230,7 +236,7 @@ async fn a_killed_and_restarted_broker_loses_and_repeats_nothing() {
         RECORDS as i64,
         "{latest:?}"
     );
-    let lines = read_back(&kafka, "orders", RECORDS);
+    let lines = read_back(kafka.tools(), &kafka.bootstrap_servers(), "orders", RECORDS).await;
     let values: BTreeSet<_> = lines
         .iter()
         .map(|line| line.rsplit('\t').next().unwrap().to_owned())

@@ -1,12 +1,13 @@
-//! A topic with transactions on a real broker: what a share group sees of it.
+//! A topic with transactions on a real broker and on the embedded one: what a share group sees of it.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
+
+mod both;
 
 use std::time::Duration;
 
 use sharegroup_consumer::ShareConsumer;
 use sharegroup_consumer::admin::Admin;
 use sharegroup_consumer::client::ClientConfig;
-use sharegroup_launcher::Kafka;
 use sharegroup_wire::ErrorCode;
 use sharegroup_wire::compress::Compression;
 use sharegroup_wire::message::Request;
@@ -23,6 +24,8 @@ use sharegroup_wire::net::{Connection, ConnectionOptions, TcpConnector};
 use sharegroup_wire::record::RecordBatchBuilder;
 use tokio::time::{sleep, timeout};
 
+use both::{Cluster, on_both};
+
 const TOPIC: &str = "orders";
 const TRANSACTIONAL_ID: &str = "teller";
 const TIMEOUT_MS: i32 = 30_000;
@@ -36,8 +39,8 @@ struct Teller {
 }
 
 impl Teller {
-    async fn open(kafka: &Kafka) -> Self {
-        let address = kafka.bootstrap_servers().parse().unwrap();
+    async fn open(cluster: &Cluster) -> Self {
+        let address = cluster.bootstrap_servers().parse().unwrap();
         let (connector, options) = (TcpConnector::default(), ConnectionOptions::default());
         let broker = Connection::open(&connector, &address, &options).await;
         let mut teller = Self {
@@ -157,10 +160,11 @@ async fn drain(config: ClientConfig, group_id: &str) -> Vec<(i64, i16, String)> 
 
 #[tokio::test]
 async fn b_014_markers_never_surface_and_aborted_records_only_where_they_are_wanted() {
-    let Some(kafka) = Kafka::builder().start_or_skip().unwrap() else {
-        return;
-    };
-    let config = ClientConfig::new(&kafka.bootstrap_servers()).unwrap();
+    on_both(&[], transactions).await;
+}
+
+async fn transactions(cluster: &Cluster) {
+    let config = ClientConfig::new(cluster.bootstrap_servers()).unwrap();
     let admin = Admin::new(config.clone());
     admin.create_topic(TOPIC, 1, -1, &[]).await.unwrap();
     for group in ["read_uncommitted", "read_committed"] {
@@ -171,7 +175,7 @@ async fn b_014_markers_never_surface_and_aborted_records_only_where_they_are_wan
             admin.set_group_config(group, key, value).await.unwrap();
         }
     }
-    let mut teller = Teller::open(&kafka).await;
+    let mut teller = Teller::open(cluster).await;
     for (value, committed) in [("a", true), ("b", false), ("c", true)] {
         teller.transact(value, committed).await;
     }
