@@ -48,6 +48,11 @@ pub(crate) const PROOFS: &[Stage] = &[
         what: "50 rounds of kill -9 of the embedded broker: what it said before holds after",
         run: recovery,
     },
+    Stage {
+        name: "histories",
+        what: "500 seeded histories, and 24 with moving leaders, agree with a real broker (SHAREGROUP_HISTORIES, _MOVES)",
+        run: histories,
+    },
 ];
 
 fn sessions(context: &Context) -> anyhow::Result<Count> {
@@ -63,6 +68,24 @@ fn recovery(context: &Context) -> anyhow::Result<Count> {
     let test = ["--test", "recovery", "--", "--nocapture"];
     let mut command = context.cargo(package.into_iter().chain(test));
     command.env("SHAREGROUP_RECOVERY_ROUNDS", "50");
+    context.cargo_test(&mut command)
+}
+
+fn histories(context: &Context) -> anyhow::Result<Count> {
+    let package = ["test", "--package", "sharegroup-broker"];
+    let test = ["--test", "differential", "--", "--nocapture"];
+    let mut command = context.cargo(package.into_iter().chain(test));
+    command.args(["--test-threads", "1"]);
+    for (name, value) in [
+        ("SHAREGROUP_HISTORIES", "500"),
+        ("SHAREGROUP_MOVES", "24"),
+        // They mostly wait.
+        ("SHAREGROUP_THREADS", "20"),
+    ] {
+        if std::env::var_os(name).is_none() {
+            command.env(name, value);
+        }
+    }
     context.cargo_test(&mut command)
 }
 

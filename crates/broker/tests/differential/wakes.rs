@@ -1,5 +1,6 @@
 //! Who is answered when: a fetch that waits, and what others or it itself do meanwhile.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use sharegroup_wire::message::share_fetch::AcknowledgementBatch;
@@ -41,7 +42,7 @@ fn released_by_another(target: &mut Target) -> String {
     one_holds_one_waits(target);
     let began = Instant::now();
     target.send_fetch(2, &waits(Vec::new()));
-    std::thread::sleep(Duration::from_millis(300));
+    thread::sleep(Duration::from_millis(300));
     target.acknowledge(0, 0, vec![batch(0, 0, vec![RELEASE])], false, false);
     outcome(target, 2, began)
 }
@@ -50,7 +51,7 @@ fn released_by_anothers_fetch(target: &mut Target) -> String {
     one_holds_one_waits(target);
     let began = Instant::now();
     target.send_fetch(2, &waits(Vec::new()));
-    std::thread::sleep(Duration::from_millis(300));
+    thread::sleep(Duration::from_millis(300));
     target.send_fetch(0, &waits(vec![(0, vec![batch(0, 0, vec![RELEASE])])]));
     let first = outcome(target, 2, began);
     let second = outcome(target, 0, began);
@@ -68,7 +69,7 @@ fn released_by_itself_then_produced(target: &mut Target) -> String {
     one_holds_one_waits(target);
     let began = Instant::now();
     target.send_fetch(0, &waits(vec![(0, vec![batch(0, 0, vec![RELEASE])])]));
-    std::thread::sleep(Duration::from_millis(300));
+    thread::sleep(Duration::from_millis(300));
     target.produce(0, 1);
     outcome(target, 0, began)
 }
@@ -78,7 +79,7 @@ fn accepted_and_released_by_another(target: &mut Target) -> String {
     one_holds_one_waits(target);
     let began = Instant::now();
     target.send_fetch(2, &waits(Vec::new()));
-    std::thread::sleep(Duration::from_millis(300));
+    thread::sleep(Duration::from_millis(300));
     target.acknowledge(0, 0, vec![batch(0, 1, vec![1, RELEASE])], false, false);
     outcome(target, 2, began)
 }
@@ -95,7 +96,7 @@ fn cut_off(target: &mut Target) -> String {
     one_holds_one_waits(target);
     let began = Instant::now();
     target.send_fetch(2, &waits(Vec::new()));
-    std::thread::sleep(Duration::from_millis(300));
+    thread::sleep(Duration::from_millis(300));
     target.cut(0);
     outcome(target, 2, began)
 }
@@ -104,7 +105,7 @@ fn closed(target: &mut Target) -> String {
     one_holds_one_waits(target);
     let began = Instant::now();
     target.send_fetch(2, &waits(Vec::new()));
-    std::thread::sleep(Duration::from_millis(300));
+    thread::sleep(Duration::from_millis(300));
     target.acknowledge(0, 0, Vec::new(), false, true);
     outcome(target, 2, began)
 }
@@ -130,17 +131,19 @@ fn fetches_that_wait_are_answered_when_a_real_broker_answers_them() {
     ];
     let Some(both) = Both::start(1) else { return };
     let servers = both.kafka.bootstrap_servers();
-    let mut differences = Vec::new();
-    for (name, scene) in scenes {
+    let play = |(name, scene): (&str, Scene)| {
         let mut real = Target::new(&servers, name, None, LOCK, 3);
         create_topic(&both.broker, name, real.topic_id());
         let ours = both.broker.bootstrap_servers();
         let mut ours = Target::new(ours, name, Some(real.topic_id()), LOCK, 3);
         let (real, ours) = (scene(&mut real), scene(&mut ours));
         println!("{name}\nreal  {real}\nours  {ours}");
-        if real != ours {
-            differences.push(name);
-        }
-    }
+        (real != ours).then(|| name.to_owned())
+    };
+    let differences: Vec<String> = thread::scope(|scope| {
+        let scenes = scenes.map(|scene| scope.spawn(move || play(scene)));
+        let scenes = scenes.into_iter().filter_map(|scene| scene.join().unwrap());
+        scenes.collect()
+    });
     assert!(differences.is_empty(), "{differences:?}");
 }
