@@ -353,6 +353,29 @@ impl Both {
     }
 }
 
+/// Runs histories on some threads; returns those that differ.
+fn run_all(
+    seeds: &[u64],
+    threads: u64,
+    run: impl Fn(u64) -> Result<(), String> + Sync,
+) -> Vec<(u64, String)> {
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let mut failures = Vec::new();
+        while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
+            failures.extend(run(*seed).err().map(|why| (*seed, why)));
+        }
+        failures
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
+        let results = workers
+            .into_iter()
+            .flat_map(|worker| worker.join().unwrap());
+        results.collect()
+    })
+}
+
 #[test]
 fn seeded_histories_agree_with_a_real_broker() {
     let Some(Both {
@@ -368,33 +391,19 @@ fn seeded_histories_agree_with_a_real_broker() {
         Ok(seeds) => seeds.split(',').map(|seed| seed.parse().unwrap()).collect(),
         Err(_) => (1..=number("SHAREGROUP_HISTORIES").unwrap_or(24)).collect(),
     };
-    let run = |seed: u64, what: &str| {
-        History::new(seed, &format!("{what}-{seed}"), LOCK, &real, &broker).run()
-    };
-    let next = AtomicUsize::new(0);
-    let worker = || {
-        let mut failures = Vec::new();
-        while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
-            failures.extend(run(*seed, "history").err().map(|_| *seed));
-        }
-        failures
-    };
-    let failures: Vec<u64> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..number("SHAREGROUP_THREADS").unwrap_or(THREADS))
-            .map(|_| scope.spawn(worker))
-            .collect();
-        let failures = workers
-            .into_iter()
-            .flat_map(|worker| worker.join().unwrap());
-        failures.collect()
-    });
-    // A real broker with much to do finds nothing for a second now and then, or writes what a fetch
-    // acknowledges before it looks for records; alone it has its say.
-    println!("once more, alone: {failures:?}");
-    let again = failures
-        .iter()
-        .map(|seed| run(*seed, "again").or_else(|_| run(*seed, "alone")));
-    let failures: Vec<String> = again.filter_map(Result::err).collect();
+    // A real broker with much to do finds nothing for a second now and then; with less to do it has
+    // its say.
+    let mut left = seeds.clone();
+    let mut failures = Vec::new();
+    let threads = number("SHAREGROUP_THREADS").unwrap_or(THREADS);
+    for (round, threads) in [("history", threads), ("again", 4), ("alone", 1)] {
+        failures = run_all(&left, threads, |seed| {
+            History::new(seed, &format!("{round}-{seed}"), LOCK, &real, &broker).run()
+        });
+        left = failures.iter().map(|(seed, _)| *seed).collect();
+        println!("{round}: {left:?} differ");
+    }
+    let failures: Vec<String> = failures.into_iter().map(|(_, why)| why).collect();
     println!(
         "histories that agree: {} of {}",
         seeds.len() - failures.len(),
