@@ -39,7 +39,7 @@
 //! | `withhold`, `duplicate` | it is never answered; it is answered twice |
 //! | `move leader TOPIC-PARTITION to BROKER` | another leader; `next` is the one behind the present one |
 //! | `move coordinator GROUP to BROKER` | another coordinator of a group, or of a transactional id |
-//! | `crash BROKER [for DURATION]` | connections, share sessions and locks are gone, and delivery counts that were never stored, as with a real broker that is killed; it takes connections again at once, or after the time |
+//! | `crash BROKER [for DURATION]` | connections, share sessions and locks are gone, and delivery counts that were never stored, as with a real broker that is killed; it takes connections again at once, or after the time, and leads what it led |
 //! | `set group GROUP KEY=VALUE`, `set broker KEY=VALUE` | a configuration changes, such as a lock's duration |
 //!
 //! The first five are for requests alone; the others may also wait for a request, and happen before it

@@ -72,7 +72,8 @@ pub enum Incident {
         to: Target,
     },
     /// A broker is killed: connections, share sessions and locks are gone, deliveries that were never
-    /// stored are forgotten, as with a real one. It starts again after `down`.
+    /// stored are forgotten, as with a real one. It starts again after `down`. It stays the leader of its
+    /// partitions, as where nobody has a replica.
     Crash {
         /// Which.
         broker: BrokerId,
