@@ -101,6 +101,9 @@ impl Model {
 
     /// A share partition was written.
     pub(crate) fn note_share_state(&mut self, group_id: &str, place: Place) {
+        if !self.journal.is_kept() {
+            return;
+        }
         let group = self.groups.get(group_id);
         if let Some(loaded) = group.and_then(|group| group.loaded.get(&place)) {
             self.journal
