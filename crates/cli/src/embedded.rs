@@ -85,7 +85,7 @@ impl Place<'_> {
         if !["localhost", "127.0.0.1"].contains(&address.host.as_str()) {
             return Err(Problems::one(format!(
                 "--embedded listens on 127.0.0.1, and {servers} names {address}; \
-             write localhost and a port, such as localhost:9092"
+                 write localhost and a port, such as localhost:9092"
             )));
         }
         #[cfg(feature = "tls")]

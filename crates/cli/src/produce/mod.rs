@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, ValueEnum};
+use sharegroup_broker::Broker;
 use sharegroup_consumer::admin::Admin;
 use sharegroup_consumer::producer::{ProducerConfig, ProducerRecord};
 use tokio::sync::mpsc;
@@ -157,12 +158,17 @@ pub(crate) async fn run(
     };
     let exit = feed.run(chunks, &signals, finish_within).await?;
     if let Some(broker) = broker {
-        screen.note("The embedded broker runs on until Ctrl-C.");
-        let command = format!("consume --topic {} --from-beginning", args.topic);
-        embedded::note_commands([command], &broker, screen);
-        signals.first().await;
+        keep_running(&broker, &args.topic, screen, &signals).await;
     }
     Ok(exit)
+}
+
+/// What was produced can be read as long as this lasts.
+async fn keep_running(broker: &Broker, topic: &str, screen: &Screen, signals: &Signals) {
+    screen.note("The embedded broker runs on until Ctrl-C.");
+    let command = format!("consume --topic {topic} --from-beginning");
+    embedded::note_commands([command], broker, screen);
+    signals.first().await;
 }
 
 async fn config(
