@@ -346,12 +346,16 @@ impl Model {
                 .partition(*place)
                 .is_some_and(|partition| partition.leader == broker)
         });
-        for place in led.collect::<Vec<_>>() {
-            if let Some(partition) = self.topics.partition_mut(place) {
+        let led: Vec<Place> = led.collect();
+        for place in &led {
+            if let Some(partition) = self.topics.partition_mut(*place) {
                 partition.leader_epoch += 1;
             }
-            self.note_topic(place.0);
-            self.reload(place);
+            self.reload(*place);
+        }
+        let topics: BTreeSet<TopicId> = led.iter().map(|place| place.0).collect();
+        for id in topics {
+            self.note_topic(id);
         }
     }
 

@@ -115,6 +115,7 @@ impl Steps {
                     model.disconnect(*now, link);
                 }
             }
+            20 if self.random(2) == 0 => model.restart(BrokerId(1)),
             20 => {
                 let place = (orders(model), 0);
                 let leader = model.topics.partition(place).unwrap().leader;
