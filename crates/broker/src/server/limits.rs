@@ -3,7 +3,7 @@
 //! Most memory, whatever clients do: `log_bytes_max` + `request_bytes_max` + `answer_bytes_max` +
 //! `connections_max` × [`FRAME_BYTES_SMALL`], 1.5 GiB by default, and what
 //! [`model::limits`](crate::model::limits) lets the model remember. `cargo xtask prove hostile` measures
-//! it: 7 MiB at the start, 11 MiB with 1,000 idle connections, 72 MiB with 60 kB of a request on each.
+//! it: 7 MiB at the start, 11 MiB with 1,000 idle connections, some 60 MiB more with 60 kB of a request on each.
 
 use std::time::Duration;
 
