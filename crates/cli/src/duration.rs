@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+pub(crate) use sharegroup_wire::duration::show;
+
 const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
 
 /// Reads a whole or decimal number with its unit. A number alone is refused: Kafka's keys count milliseconds, people
@@ -36,21 +38,6 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
 /// Longer ones would overflow deadlines.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3_600);
 
-/// A duration for people: `350 ms`, `4.1 s`, `2 min 5 s`.
-pub(crate) fn show(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    match seconds {
-        0 => format!("{} ms", duration.as_millis()),
-        1..60 => {
-            let text = format!("{:.1}", duration.as_secs_f64());
-            format!("{} s", text.strip_suffix(".0").unwrap_or(&text))
-        }
-        60..3_600 if seconds.is_multiple_of(60) => format!("{} min", seconds / 60),
-        60..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        _ => format!("{} h {} min", seconds / 3_600, seconds / 60 % 60),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,20 +68,5 @@ mod tests {
             assert!(error.contains("500ms"), "{text}: {error}");
         }
         assert!(parse("99999999999h").is_err());
-    }
-
-    #[test]
-    fn durations_are_shown_short() {
-        for (milliseconds, text) in [
-            (0, "0 ms"),
-            (350, "350 ms"),
-            (1_000, "1 s"),
-            (4_120, "4.1 s"),
-            (60_000, "1 min"),
-            (125_000, "2 min 5 s"),
-            (7_260_000, "2 h 1 min"),
-        ] {
-            assert_eq!(show(Duration::from_millis(milliseconds)), text);
-        }
     }
 }

@@ -64,7 +64,7 @@ pub enum LaunchError {
         log_tail: String,
     },
     /// The broker runs but did not become ready in time. Holds the end of its log.
-    #[error("broker {node_id} not ready after {timeout:?}; its log ends with:\n{log_tail}")]
+    #[error("broker {node_id} not ready within {} s; its log ends with:\n{log_tail}", timeout.as_secs_f64())]
     NotReady {
         /// The node.
         node_id: i32,
@@ -86,7 +86,7 @@ pub enum LaunchError {
         node_id: i32,
     },
     /// A tool did not end in time and was killed. Use [`Tools::command`](crate::Tools::command) for those that run on.
-    #[error("{class} did not end within {timeout:?}")]
+    #[error("{class} did not end within {} s", timeout.as_secs_f64())]
     ToolTimeout {
         /// The tool's main class.
         class: String,

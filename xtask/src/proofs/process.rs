@@ -35,7 +35,7 @@ pub(super) fn watch(
         if Instant::now() > deadline {
             child.kill()?;
             child.wait()?;
-            bail!("not done within {within:?}");
+            bail!("not done within {} s", within.as_secs());
         }
         thread::sleep(Duration::from_millis(5));
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use sharegroup_wire::duration::show;
 use sharegroup_wire::message::share_acknowledge::ShareAcknowledgeResponse;
 use sharegroup_wire::message::share_fetch::{
     AcquiredRecords, FetchedPartition, LeaderIdAndEpoch, ShareFetchResponse,
@@ -220,7 +221,7 @@ impl SessionCore {
             Subject::Quota(broker),
             Warning::Retrying {
                 what: "quota",
-                detail: format!("broker {broker} throttles fetches for {time:?}"),
+                detail: format!("broker {broker} throttles fetches for {}", show(time)),
             },
         );
     }

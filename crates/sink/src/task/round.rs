@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use sharegroup_wire::duration::show;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::call::{Ended, call, stopped};
@@ -371,8 +372,9 @@ impl<S: RecordSource> ShareSinkTask<S> {
         self.set_paused(true);
         let failures = self.shared.metrics.failures_in_a_row.value();
         self.shared.set_note(Some(format!(
-            "{}; failed {failures} times in a row, next try in {delay:?}",
-            trouble.text
+            "{}; failed {failures} times in a row, next try in {}",
+            trouble.text,
+            show(delay)
         )));
         if attempt.is_power_of_two() {
             tracing::warn!(
