@@ -646,7 +646,8 @@ impl World {
 
     // ---- the end
 
-    /// After a close the broker holds nothing for the member, but on connections that went silent (S7).
+    /// After a close the broker holds nothing for the member, but on connections that went silent (S7),
+    /// and what it refused to take back.
     fn check_closed(&mut self, index: usize) {
         let Some(group) = self.model.groups.get(GROUP) else {
             return;
@@ -666,8 +667,16 @@ impl World {
                 let delivery = self.judge.current.get(&(*place, offset));
                 let delivery = delivery.map(|id| &self.judge.deliveries[*id]);
                 let connection = delivery.and_then(|delivery| delivery.connection);
-                let is_excused =
+                let is_silent =
                     connection.is_none_or(|number| self.network.connections[number].is_silent);
+                // What the broker refused to take back, of a partition that left the session, stays
+                // with it until the lock ends.
+                let holding = delivery.and_then(|delivery| delivery.holding);
+                let told = holding.and_then(|holding| {
+                    let holdings = &self.members[index].holdings;
+                    holdings[holding].told.get(&offset)
+                });
+                let is_excused = is_silent || matches!(told, Some(Err(_)));
                 if !is_excused {
                     left.push((place.1, offset));
                 }
