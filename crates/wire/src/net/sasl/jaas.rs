@@ -21,7 +21,9 @@ pub struct JaasConfig {
     pub options: BTreeMap<String, Secret>,
 }
 
-/// Why a text is no JAAS configuration. Holds no value of an option. The caller's fault.
+/// Why a text is no JAAS configuration. Holds no value of an option: one that ends too early leaves words
+/// where names are expected, so that options are named only where the name is one of Kafka's. The
+/// caller's fault.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum JaasError {
@@ -38,16 +40,18 @@ pub enum JaasError {
         number: usize,
     },
     /// An option has no value, or one that would have to be quoted.
-    #[error("option {name} has no value that can be read; write {name}=\"value\"")]
+    #[error(
+        "option {option} has no value that can be read; values with other characters than letters, digits, `.`, `-`, `_` and `$` need quotes: name=\"value\""
+    )]
     OptionValue {
-        /// The option.
-        name: String,
+        /// Its name, or `number 3`.
+        option: String,
     },
     /// An option stands there twice.
-    #[error("option {name} is set twice")]
+    #[error("option {option} is set twice")]
     OptionTwice {
-        /// The option.
-        name: String,
+        /// Its name, or `number 3`.
+        option: String,
     },
     /// The text of an option has no closing quote.
     #[error("a quoted text does not end on its line")]
@@ -86,10 +90,14 @@ impl std::str::FromStr for JaasConfig {
             };
             let value = match (tokens.next()?, tokens.next()?) {
                 (Some(Token::Other('=')), Some(Token::Text(value))) => Secret::from(value),
-                _ => return Err(JaasError::OptionValue { name }),
+                _ => {
+                    let option = shown(&name, options.len() + 1);
+                    return Err(JaasError::OptionValue { option });
+                }
             };
-            if options.insert(name.clone(), value).is_some() {
-                return Err(JaasError::OptionTwice { name });
+            let option = shown(&name, options.len() + 1);
+            if options.insert(name, value).is_some() {
+                return Err(JaasError::OptionTwice { option });
             }
         }
         match tokens.next()? {
@@ -99,6 +107,28 @@ impl std::str::FromStr for JaasConfig {
             }),
             Some(_) => Err(JaasError::SeveralModules),
         }
+    }
+}
+
+/// Options of Kafka's login modules.
+const NAMES: [&str; 9] = [
+    "username",
+    "password",
+    "tokenauth",
+    "token",
+    "tokenFile",
+    "clientId",
+    "clientSecret",
+    "scope",
+    "serviceName",
+];
+
+/// An option's name, if it can't be a part of a value.
+fn shown(name: &str, number: usize) -> String {
+    if NAMES.contains(&name) {
+        name.to_owned()
+    } else {
+        format!("number {number}")
     }
 }
 
@@ -295,6 +325,12 @@ mod tests {
         assert_eq!(options(text), [("a".to_owned(), "1".to_owned())]);
     }
 
+    fn no_value(option: &str) -> JaasError {
+        JaasError::OptionValue {
+            option: option.into(),
+        }
+    }
+
     #[test]
     fn what_java_refuses_is_refused_without_the_value() {
         for (text, expected) in [
@@ -303,28 +339,32 @@ mod tests {
             ("M", JaasError::ControlFlag),
             ("M maybe a=\"b\";", JaasError::ControlFlag),
             ("M required a=\"hush\"", JaasError::Semicolon),
+            ("M required a \"hush\";", no_value("number 1")),
+            ("M required password=12345;", no_value("password")),
+            ("M required password=-hush;", no_value("password")),
+            ("M required a=;", no_value("number 1")),
             (
-                "M required a \"hush\";",
-                JaasError::OptionValue { name: "a".into() },
+                "M required username=a password=correct hush battery;",
+                no_value("number 3"),
             ),
             (
-                "M required a=12345;",
-                JaasError::OptionValue { name: "a".into() },
-            ),
-            (
-                "M required a=-hush;",
-                JaasError::OptionValue { name: "a".into() },
-            ),
-            (
-                "M required a=;",
-                JaasError::OptionValue { name: "a".into() },
+                "M required password=\"correct\"hush\"battery\";",
+                no_value("number 2"),
             ),
             ("M required =\"hush\";", JaasError::OptionName { number: 1 }),
             ("M required a=\"hush;", JaasError::OpenQuote),
             ("M required a=\"hush\n\";", JaasError::OpenQuote),
             (
-                "M required a=\"hush\" a=\"hush\";",
-                JaasError::OptionTwice { name: "a".into() },
+                "M required token=\"hush\" token=\"hush\";",
+                JaasError::OptionTwice {
+                    option: "token".into(),
+                },
+            ),
+            (
+                "M required token=a hush=b hush=c;",
+                JaasError::OptionTwice {
+                    option: "number 3".into(),
+                },
             ),
             (
                 "M required a=\"hush\"; N required;",
