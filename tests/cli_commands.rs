@@ -73,7 +73,9 @@ fn topics_are_created_listed_described_and_deleted() {
     assert!(text(&created.stdout).contains("listed: 3 partitions"));
     let again = command(kafka, &create).output().unwrap();
     assert_eq!(again.status.code(), Some(1));
-    assert!(text(&again.stderr).contains("TOPIC_ALREADY_EXISTS"));
+    let errors = text(&again.stderr);
+    assert!(errors.contains("TOPIC_ALREADY_EXISTS"), "{errors}");
+    assert!(errors.contains("--if-not-exists"), "{errors}");
     done(kafka, &[&create[..], &["--if-not-exists"]].concat());
 
     let list = text(&done(kafka, &["topics", "list"]).stdout);

@@ -144,10 +144,12 @@ async fn create(args: CreateArgs, screen: &Screen, signals: &Signals) -> anyhow:
                     created.partition_count, created.replication_factor
                 ))?;
             }
-            Err(error)
-                if args.if_not_exists && error.code() == Some(ErrorCode::TopicAlreadyExists) =>
-            {
-                print(&format!("Topic {topic} exists already.\n"))?;
+            Err(error) if error.code() == Some(ErrorCode::TopicAlreadyExists) => {
+                if args.if_not_exists {
+                    print(&format!("Topic {topic} exists already.\n"))?;
+                } else {
+                    failed.push(format!("{error}; with --if-not-exists that is fine"));
+                }
             }
             Err(error) => failed.push(error.to_string()),
         }
