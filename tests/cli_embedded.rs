@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use support::{Folder, Run, binary, wait_for};
 
@@ -176,6 +176,10 @@ fn what_a_broker_can_not_be_started_with_is_said_with_what_to_do() {
         (["--fault", faults], "did you mean ShareFetch?"),
         (["--fault", late], "line 2: there is no broker 2"),
         (["--fault", "nowhere.txt"], "nowhere.txt can't be read"),
+        (
+            ["--fault", "/dev/zero"],
+            "/dev/zero is longer than 1024 KiB",
+        ),
         (["--dir", faults], "faults.txt"),
         (["--host", "0.0.0.0"], "clients are told this address"),
         (["--host", "192.0.2.7"], "doesn't have that address"),
@@ -183,6 +187,37 @@ fn what_a_broker_can_not_be_started_with_is_said_with_what_to_do() {
         let error = refused(&[&["broker"], &arguments[..]].concat());
         assert!(error.contains(says), "{arguments:?}: {error}");
     }
+}
+
+#[test]
+fn produce_that_gets_no_confirmation_ends_soon_after_ctrl_c_and_says_how_many() {
+    let folder = Folder::new("cli-produce-stop");
+    let faults = folder.write("faults.txt", "Produce: cut before\n");
+    let faults = faults.to_str().unwrap();
+    let start = [
+        "broker", "--port", "0", "--topic", "orders", "--fault", faults,
+    ];
+    let mut broker = Program::start(&start);
+    let servers = broker.servers();
+    let produce = [
+        "produce",
+        "--topic",
+        "orders",
+        "--bootstrap-server",
+        &servers,
+    ];
+    let mut produce = Program::start(&produce);
+    produce.feed(&numbers(100));
+    produce.says("again");
+    let begin = Instant::now();
+    let ended = produce.end("-INT");
+    let said = text(&ended.stderr);
+    assert!(begin.elapsed() < Duration::from_secs(20), "{said}");
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.contains("Stopping: waiting up to 5 s"), "{said}");
+    assert!(said.contains("Wrote 0 records"), "{said}");
+    assert!(said.contains("100 more not confirmed"), "{said}");
+    broker.end("-TERM");
 }
 
 #[test]

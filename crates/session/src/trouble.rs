@@ -40,7 +40,6 @@ impl Troubles {
             self.current.push((subject, warning.clone()));
         }
         let key = match warning {
-            Warning::SessionLost { .. } => return true,
             Warning::Retrying { what, .. } => (*what).to_owned(),
             other => other.to_string(),
         };

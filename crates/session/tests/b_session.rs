@@ -693,3 +693,57 @@ fn a_problem_ends_with_what_it_is_about() {
     world.close(0);
     world.check();
 }
+
+#[test]
+fn a_share_session_that_never_opens_is_warned_of_by_its_second_failure() {
+    let refused = |error| {
+        move |world: &mut World| {
+            world.cluster.refusals.insert(78, [error; 40].into());
+        }
+    };
+    let lost = |fate| move |world: &mut World| world.network.next_fates(Api::Fetch, [fate; 40]);
+    let faults: [(&str, Box<dyn Fn(&mut World)>); 5] = [
+        (
+            "SHARE_SESSION_NOT_FOUND",
+            Box::new(refused(ErrorCode::ShareSessionNotFound)),
+        ),
+        (
+            "UNKNOWN_SERVER_ERROR",
+            Box::new(refused(ErrorCode::UnknownServerError)),
+        ),
+        ("", Box::new(lost(Fate::CutBefore))),
+        ("", Box::new(lost(Fate::CutAfter))),
+        ("", Box::new(lost(Fate::LoseAnswer))),
+    ];
+    for (cause, fault) in faults {
+        let (mut world, _) = World::with_client(1, |config| {
+            config.request_timeout = SECOND;
+        });
+        fault(&mut world);
+        // The join, then two tries at the most.
+        world.run_for(4 * SECOND);
+        let client = &world.clients[0];
+        let problem = client.core.problem().map(ToString::to_string);
+        let problem = problem.expect("a problem");
+        assert!(
+            problem.contains("share session") && problem.contains(cause),
+            "{problem}"
+        );
+        assert_eq!(client.warnings.len(), 1, "{:?}", client.warnings);
+        world.run_for(20 * SECOND);
+        assert_eq!(world.clients[0].warnings.len(), 1, "thinned");
+    }
+}
+
+#[test]
+fn a_share_session_that_is_lost_again_and_again_is_warned_of_once_a_minute() {
+    let (mut world, place) = World::with_client(1, |_| {});
+    world.cluster.produce(place, 5);
+    world.run_until_held(5);
+    for _ in 0..20 {
+        world.cut(0, BrokerId(1));
+        world.run_for(2 * SECOND);
+    }
+    let warnings = &world.clients[0].warnings;
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+}

@@ -2,6 +2,8 @@
 
 mod settings;
 
+use std::fs::File;
+use std::io::Read as _;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -165,10 +167,21 @@ fn check(args: &BrokerArgs) -> Result<(), Problems> {
     })
 }
 
+/// Longest file of faults.
+const FAULTS_BYTES_MAX: u64 = 1024 * 1024;
+
 fn read_faults(file: &Path) -> Result<FaultScript, Problems> {
     let name = file.display();
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| Problems::one(format!("--fault {name} can't be read: {error}")))?;
+    let mut text = String::new();
+    let read =
+        File::open(file).and_then(|file| file.take(FAULTS_BYTES_MAX).read_to_string(&mut text));
+    read.map_err(|error| Problems::one(format!("--fault {name} can't be read: {error}")))?;
+    if text.len() as u64 == FAULTS_BYTES_MAX {
+        let limit = FAULTS_BYTES_MAX / 1024;
+        return Err(Problems::one(format!(
+            "--fault {name} is longer than {limit} KiB"
+        )));
+    }
     FaultScript::parse(&text).map_err(|lines| Problems {
         errors: lines.iter().map(|line| format!("{name}, {line}")).collect(),
         warnings: Vec::new(),

@@ -5,13 +5,14 @@ mod sender;
 
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, ValueEnum};
 use sharegroup_broker::Broker;
 use sharegroup_consumer::admin::Admin;
-use sharegroup_consumer::producer::{ProducerConfig, ProducerRecord};
+use sharegroup_consumer::producer::{ProduceError, ProducerConfig, ProducerRecord};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -31,7 +32,7 @@ pub(crate) use sender::Sender;
 /// Write lines of standard input, or of a file, to a topic: one record each
 ///
 /// Every record is confirmed by all in-sync replicas (acks=all) and written once (idempotent).
-/// Ctrl-C stops reading; what was read is written.
+/// Ctrl-C stops reading; what was read is written, as far as 5 seconds allow.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, after_help = EXAMPLES)]
 pub(crate) struct ProduceArgs {
@@ -92,6 +93,9 @@ enum Codec {
 
 /// Larger than Kafka's 16 KiB: whoever pipes lines wants throughput.
 const BATCH_BYTES: usize = 64 * 1024;
+
+/// How long a signal leaves what is on its way.
+const STOP_WITHIN: Duration = Duration::from_secs(5);
 
 /// Runs the command.
 pub(crate) async fn run(
@@ -218,7 +222,7 @@ impl Feed {
     ) -> anyhow::Result<Exit> {
         let read = self.send_all(&mut chunks, signals).await;
         // What was sent before a failure is confirmed, or fails on its own.
-        let finished = self.sender.finish(finish_within).await;
+        let finished = self.finish(signals, finish_within).await;
         self.screen.clear();
         self.summary(read.is_ok() && finished.is_ok());
         read?;
@@ -233,10 +237,11 @@ impl Feed {
     ) -> anyhow::Result<()> {
         let mut ticks = interval(Duration::from_millis(250));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut stop = pin!(signals.first());
         loop {
             let chunk = tokio::select! {
                 biased;
-                _ = signals.first() => return Ok(()),
+                _ = &mut stop => return Ok(()),
                 _ = ticks.tick() => {
                     self.sender.look()?;
                     self.progress();
@@ -249,12 +254,32 @@ impl Feed {
                 let mut record = ProducerRecord::new(self.topic.as_str());
                 record.key = line.key;
                 record.value = line.value;
-                self.sender.send(record).await?;
+                tokio::select! {
+                    biased;
+                    sent = self.sender.send(record) => sent?,
+                    // The buffer is full, and nothing is confirmed.
+                    _ = &mut stop => return Ok(()),
+                }
             }
             if let Some(error) = chunk.error {
                 bail!(error);
             }
         }
+    }
+
+    /// Waits for what is on its way; after a signal not for long.
+    async fn finish(&mut self, signals: &Signals, within: Duration) -> Result<(), ProduceError> {
+        tokio::select! {
+            biased;
+            finished = self.sender.finish(within) => return finished,
+            _ = signals.first() => {}
+        }
+        self.screen.clear();
+        self.screen.note(&format!(
+            "Stopping: waiting up to {} for what is not confirmed; a second signal ends at once.",
+            duration::show(STOP_WITHIN)
+        ));
+        self.sender.finish(within.min(STOP_WITHIN)).await
     }
 
     fn progress(&self) {
@@ -270,16 +295,17 @@ impl Feed {
 
     fn summary(&self, all: bool) {
         let (confirmed, time) = (self.sender.confirmed(), self.start.elapsed());
+        let others = self.sender.sent() - confirmed;
         self.screen.note(&format!(
             "Wrote {} to {} in {} ({} records/s){}.",
             plural(confirmed, "record"),
             self.topic,
             duration::show(time),
             count(per_second(confirmed, time)),
-            if all {
-                ", all confirmed"
-            } else {
-                ", then failed"
+            match (all, others) {
+                (true, _) => ", all confirmed".to_owned(),
+                (false, 0) => ", then failed".to_owned(),
+                (false, _) => format!("; {} more not confirmed", count(others)),
             }
         ));
     }

@@ -33,6 +33,11 @@ impl Sender {
         }
     }
 
+    /// Records that the producer has taken.
+    pub(crate) const fn sent(&self) -> u64 {
+        self.sent
+    }
+
     /// Records that all replicas have.
     pub(crate) const fn confirmed(&self) -> u64 {
         self.confirmed

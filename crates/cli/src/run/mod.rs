@@ -15,7 +15,7 @@ use clap::Args;
 use sharegroup_broker::Broker;
 use sharegroup_sink::ConnectorConfig;
 use sharegroup_sink::config::{ConfigProblem, Loaded};
-use sharegroup_sink::worker::{TaskState, Worker, WorkerOptions, WorkerStatus};
+use sharegroup_sink::worker::{TaskState, TaskStatus, Worker, WorkerOptions, WorkerStatus};
 use tokio::runtime::{Handle, Runtime};
 use tokio::time::Instant;
 
@@ -222,6 +222,11 @@ impl Ended {
         per_second(self.status.totals().written, self.time)
     }
 
+    /// Whether a task has been in its group.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.status.tasks().any(|task| task.member_id.is_some())
+    }
+
     /// The command's exit code.
     pub(crate) fn exit(&self) -> Exit {
         let failed = self.status.count(TaskState::Failed) > 0
@@ -232,6 +237,7 @@ impl Ended {
             _ if failed => Exit::Failed,
             Ending::Stuck(_) => Exit::IdleMax,
             Ending::AllFailed => Exit::Failed,
+            Ending::Stopped(sign) if !self.has_begun() => Exit::CutOff(sign),
             Ending::Idle | Ending::Stopped(_) => Exit::Done,
         }
     }
@@ -314,6 +320,12 @@ async fn drive_on(tasks: &Handle, job: Job, screen: &Screen, signals: &Signals) 
     };
     screen.clear();
     let status = worker.status();
+    if let Some(task) = status.tasks().find(|task| is_cut_off(task)) {
+        tracing::warn!(
+            last = task.note,
+            "The cluster was out of reach to the end: the group is not left, its members are missed when their sessions end."
+        );
+    }
     let unconfirmed = unconfirmed(&before, &status);
     if unconfirmed > 0 {
         tracing::error!(
@@ -330,8 +342,13 @@ async fn drive_on(tasks: &Handle, job: Job, screen: &Screen, signals: &Signals) 
     }
 }
 
-/// Acknowledgements that failed while the worker stopped, or have no outcome. Those that failed earlier count only where the
-/// cluster is out of reach since: otherwise their records have come again, or will.
+/// Whether a task of a group had no cluster to leave it at.
+fn is_cut_off(task: &TaskStatus) -> bool {
+    task.member_id.is_some() && task.state != TaskState::Failed && task.note.is_some()
+}
+
+/// Acknowledgements that failed while the worker stopped, or have no outcome. What failed earlier, or lost its lock, counts
+/// only where the cluster is out of reach since: otherwise those records have come again, or will.
 fn unconfirmed(before: &WorkerStatus, after: &WorkerStatus) -> u64 {
     let totals = after.totals();
     let failed = (totals.acknowledge_errors).saturating_sub(before.totals().acknowledge_errors);
@@ -339,9 +356,8 @@ fn unconfirmed(before: &WorkerStatus, after: &WorkerStatus) -> u64 {
         .tasks()
         .map(|task| task.acknowledgements_pending)
         .sum();
-    let confirmed = totals.acknowledged + totals.duplicates_expected;
     let unknown = if after.tasks().any(|task| task.note.is_some()) {
-        totals.written.saturating_sub(confirmed)
+        totals.written.saturating_sub(totals.acknowledged)
     } else {
         0
     };
@@ -354,7 +370,7 @@ mod tests {
 
     #[test]
     fn what_failed_while_stopping_or_since_the_cluster_is_gone_is_unconfirmed() {
-        use sharegroup_sink::worker::{ConnectorStatus, TaskCounters, TaskStatus};
+        use sharegroup_sink::worker::{ConnectorStatus, TaskCounters};
         let status = |change: &dyn Fn(&mut TaskStatus, &mut TaskCounters)| {
             let (mut task, mut counters) = (TaskStatus::default(), TaskCounters::default());
             // One was refused once, and came again.
@@ -376,6 +392,12 @@ mod tests {
         assert_eq!(unconfirmed(&before, &pending), 3);
         let gone = status(&|task, _| task.note = Some("no answer".to_owned()));
         assert_eq!(unconfirmed(&before, &gone), 1);
+        // Its lock went with the cluster.
+        let lost = status(&|task, counters| {
+            task.note = Some("no answer".to_owned());
+            counters.duplicates_expected = 1;
+        });
+        assert_eq!(unconfirmed(&before, &lost), 1);
     }
 
     #[test]

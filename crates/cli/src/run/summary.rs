@@ -98,6 +98,9 @@ fn sentence(ended: &Ended) -> String {
         Ending::Idle => format!("Idle: everything is written and acknowledged{others}"),
         Ending::Stuck(_) => format!("Not idle, but nothing moves any more{others}"),
         Ending::AllFailed => "Every task has failed".to_owned(),
+        Ending::Stopped(sign) if !ended.has_begun() => {
+            format!("Stopped by {} before the work began{others}", sign.name())
+        }
         Ending::Stopped(sign) => format!("Stopped by {}{others}", sign.name()),
     }
 }
@@ -170,6 +173,7 @@ mod tests {
         for state in states {
             let mut task = TaskStatus::default();
             task.state = *state;
+            task.member_id = Some("m".to_owned());
             connector.tasks.push(task);
         }
         let mut status = WorkerStatus::default();
@@ -227,6 +231,18 @@ mod tests {
             let ended = ended(ending, &states, &late);
             assert_eq!(ended.exit(), exit, "{ended:?}");
         }
+    }
+
+    #[test]
+    fn a_signal_before_any_task_was_in_its_group_cuts_off() {
+        let sign = Sign::Interrupt;
+        let mut ended = ended(Ending::Stopped(sign), &[TaskState::Stopped; 2], &[]);
+        let tasks = &mut ended.status.connectors[0].tasks;
+        tasks[0].member_id = None;
+        assert_eq!(ended.exit(), Exit::Done, "the other one was");
+        ended.status.connectors[0].tasks[1].member_id = None;
+        assert_eq!(ended.exit(), Exit::CutOff(sign));
+        assert!(sentence(&ended).contains("before the work began"));
     }
 
     #[test]

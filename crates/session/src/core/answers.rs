@@ -10,8 +10,8 @@ use sharegroup_wire::message::share_fetch::{
 };
 use sharegroup_wire::{BrokerId, ErrorCode};
 
-use super::SessionCore;
 use super::renewal::lock_of;
+use super::{OPENING, SessionCore};
 use crate::ack_book::{Grant, Verdict};
 use crate::acquired::TopicPartition;
 use crate::event::{
@@ -251,8 +251,8 @@ impl SessionCore {
                     now,
                     Subject::Leader(broker),
                     Warning::Retrying {
-                        what: "opening a share session",
-                        detail,
+                        what: OPENING,
+                        detail: format!("broker {broker}: {detail}"),
                     },
                 );
             }

@@ -27,6 +27,9 @@ use crate::trouble::{Subject, Troubles};
 
 use self::renewal::Renewal;
 
+/// What is tried when a session's first request goes out.
+const OPENING: &str = "opening a share session";
+
 /// What a member is told at its start.
 #[derive(Debug, Clone)]
 pub struct SessionConfig {
@@ -626,15 +629,17 @@ impl SessionCore {
         self.troubles
             .over(|subject| matches!(subject, Subject::Acknowledgements(_)));
         self.topology.refresh(now);
-        if was_open && self.phase == Phase::Running {
-            self.warn(
-                now,
-                Subject::Leader(broker),
-                Warning::SessionLost {
-                    broker,
-                    detail: detail.to_owned(),
-                },
-            );
+        if self.phase == Phase::Running {
+            let detail = detail.to_owned();
+            let warning = if was_open {
+                Warning::SessionLost { broker, detail }
+            } else {
+                Warning::Retrying {
+                    what: OPENING,
+                    detail: format!("broker {broker}: {detail}"),
+                }
+            };
+            self.warn(now, Subject::Leader(broker), warning);
         }
         self.advance_close(now);
     }
