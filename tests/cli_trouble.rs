@@ -101,6 +101,22 @@ fn a_broker_that_is_not_reachable_is_named_while_retrying_until_the_startup_time
 }
 
 #[test]
+fn a_signal_before_the_cluster_was_reached_ends_with_its_code() {
+    let folder = Folder::new("cli-never-reached");
+    let files = files(&folder, &dead_address(), "", "");
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+        let log = folder.join(&format!("log{signal}"));
+        let mut run = Run::spawn(command(&files, &[]), log);
+        wait_for("its start", Duration::from_secs(10), || {
+            run.log().contains("Starting a connector")
+        });
+        run.signal(signal);
+        let status = run.wait(Duration::from_secs(10));
+        assert_eq!(status.code(), Some(code), "{}", run.log());
+    }
+}
+
+#[test]
 fn a_missing_topic_is_said_and_waited_for_and_read_once_it_exists() {
     let Some(kafka) = kafka() else { return };
     let folder = Folder::new("cli-missing");

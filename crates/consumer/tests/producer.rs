@@ -178,6 +178,8 @@ async fn what_is_not_confirmed_in_time_fails_and_says_whether_it_may_be_written(
         (Fault::Refuse(ErrorCode::NotEnoughReplicas), false),
         (Fault::LoseAnswer, true),
         (Fault::Hang, true),
+        (Fault::WriteAndRefuse(ErrorCode::KafkaStorageError), true),
+        (Fault::WriteAndRefuse(ErrorCode::NotLeaderOrFollower), true),
     ] {
         let cluster = Cluster::new(1).with_topic("orders", 1);
         let producer = Producer::new(cluster.producer_config());

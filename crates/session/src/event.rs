@@ -341,6 +341,9 @@ pub enum Warning {
         /// The acquisition.
         acquisition: AcquisitionId,
     },
+    /// A close was over before the broker had taken the member out of its group.
+    #[error("the group was not left in time; it misses this member when its session ends")]
+    NotLeft,
 }
 
 impl Warning {

@@ -747,3 +747,20 @@ fn a_share_session_that_is_lost_again_and_again_is_warned_of_once_a_minute() {
     let warnings = &world.clients[0].warnings;
     assert_eq!(warnings.len(), 1, "{warnings:?}");
 }
+
+#[test]
+fn a_close_that_is_given_up_says_that_the_group_was_not_left() {
+    for (patience, warnings) in [(SECOND, 0), (0 * SECOND, 1)] {
+        let (mut world, place) = World::with_client(1, |_| {});
+        world.cluster.produce(place, 10);
+        world.run_until_held(10);
+        let now = world.now;
+        world.client().core.close(now);
+        world.run_for(patience);
+        let core = &mut world.client().core;
+        core.abort();
+        let events = std::iter::from_fn(|| core.poll_event());
+        let not_left = events.filter(|event| *event == Event::Warning(Warning::NotLeft));
+        assert_eq!(not_left.count(), warnings, "{patience:?}");
+    }
+}

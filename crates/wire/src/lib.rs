@@ -65,6 +65,7 @@ pub mod message;
 pub mod net;
 pub mod primitive;
 pub mod record;
+pub mod text;
 
 pub use error::DecodeError;
 pub use error_code::ErrorCode;

@@ -94,7 +94,7 @@ pub const DNS_ANSWERS_MAX: usize = 64;
 /// How long an address of a host name is tried before the next one is tried beside it (RFC 8305).
 pub const CONNECT_HEAD_START: Duration = Duration::from_millis(250);
 
-/// Most characters of a peer's text in an error; control characters are left out.
+/// Most characters of a peer's text in an error ([`text::visible`](crate::text::visible)).
 pub const PEER_TEXT_CHARACTERS_MAX: usize = 500;
 
 /// Largest truststore or keystore file that is read, in bytes: 16 MiB. The CAs of a system take

@@ -10,21 +10,37 @@ use super::{LinkId, Model, Output};
 use crate::api::{Answer, Incoming};
 
 /// APIs that are answered all the same: how clients find brokers and log in.
-const WITHOUT_STORAGE: [i16; 6] = [3, 10, 17, 18, 36, 60];
+const WITHOUT_STORAGE: [i16; 6] = [METADATA, 10, 17, 18, 36, 60];
+/// The only one of them that changes what is stored: it makes topics.
+const METADATA: i16 = 3;
 
 impl Model {
     /// The entries that were taken last could not be written: each answer that waits to be polled
     /// becomes KAFKA_STORAGE_ERROR, and so does every request that comes until
     /// [`storage_is_back`](Self::storage_is_back). The changes stay in the model: their entries
-    /// have to be written before any later ones.
-    pub fn refuse_outputs(&mut self, now: Instant) {
+    /// have to be written before any later ones. How clients find brokers and log in is answered as
+    /// ever; `has_noted` = the last step has changed what is stored, perhaps by making a topic that
+    /// Metadata was asked for.
+    pub fn refuse_outputs(&mut self, now: Instant, has_noted: bool) {
         self.is_storage_down = true;
         for output in std::mem::take(&mut self.outputs) {
             match output {
-                Output::Send { link, .. } => self.refuse_asked(now, link),
-                Output::Close { .. } => self.outputs.push_back(output),
+                Output::Send { link, .. } if !self.may_be_told(link, has_noted) => {
+                    self.refuse_asked(now, link);
+                }
+                _ => self.outputs.push_back(output),
             }
         }
+    }
+
+    /// Whether the answer to a connection's latest request doesn't depend on what could not be written.
+    fn may_be_told(&self, link: LinkId, has_noted: bool) -> bool {
+        let asked = self.links.get(&link).and_then(|link| link.asked.as_ref());
+        let request = asked.and_then(|frame| Incoming::read(frame).ok());
+        request.is_some_and(|request| match request.header.api_key {
+            METADATA => !has_noted,
+            api_key => WITHOUT_STORAGE.contains(&api_key),
+        })
     }
 
     /// All entries are written.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sharegroup_wire::BrokerId;
+use sharegroup_wire::net::Address;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -98,7 +99,7 @@ impl BrokerBuilder {
         self
     }
 
-    /// Listens on this address, and tells it to clients. Default 127.0.0.1.
+    /// Listens on this address, and tells it to clients; an IPv6 address has no brackets. Default 127.0.0.1.
     pub fn host(mut self, host: impl Into<String>) -> Self {
         self.host = host.into();
         self
@@ -169,7 +170,12 @@ impl BrokerBuilder {
     ///
     /// What the builder says is set again at each start: [`set`](Self::set) and [`group`](Self::group)
     /// win over what was altered at run time. Where the folder can't be written any more, as on a full
-    /// disk, requests are refused with KAFKA_STORAGE_ERROR until it can.
+    /// disk, requests are refused with KAFKA_STORAGE_ERROR until it can. The same where it was deleted, or
+    /// replaced by another, while it was in use: each write is looked for at its path before it is
+    /// acknowledged.
+    ///
+    /// A journal whose last block is torn loses that block, which is kept beside it. One that is damaged
+    /// further ahead is [refused](FolderError::Damaged) and left as it is.
     pub fn dir(mut self, path: impl Into<PathBuf>) -> Self {
         self.dir = Some(path.into());
         self
@@ -208,7 +214,7 @@ impl BrokerBuilder {
         }
         let bootstrap = brokers
             .values()
-            .map(|(host, port)| format!("{host}:{port}"));
+            .map(|(host, port)| Address::new(host, *port).to_string());
         let bootstrap = bootstrap.collect::<Vec<_>>().join(",");
         let (mut model, folder) = self.model(brokers)?;
         self.faults.check(&model).map_err(StartError::Faults)?;
@@ -237,7 +243,7 @@ impl BrokerBuilder {
     ) -> Result<(TcpListener, SocketAddr), StartError> {
         let failed = |source| StartError::Bind {
             broker,
-            address: format!("{}:{port}", self.host),
+            address: Address::new(&self.host, port).to_string(),
             source,
         };
         let listener = TcpListener::bind((self.host.as_str(), port))

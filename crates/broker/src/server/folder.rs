@@ -1,9 +1,10 @@
 //! The folder that a cluster's state lives in ([`BrokerBuilder::dir`](super::BrokerBuilder::dir)).
 //!
 //! ```text
-//! lock          held by the process that uses the folder
-//! journal       what happened, and nothing else
-//! journal.new   a journal that is being made; it counts from its renaming on
+//! lock              held by the process that uses the folder
+//! journal           what happened, and nothing else; held too
+//! journal.new       a journal that is being made; it counts from its renaming on
+//! journal.cut-BYTE  a torn end that was cut off a journal there
 //! ```
 //!
 //! A journal is the magic, the format's version, and blocks: what one step of the model changed, whole
@@ -15,16 +16,22 @@
 //!
 //! Blocks are handed to the operating system before any answer that depends on them goes out. They are
 //! not forced to the disk, as Kafka doesn't by default: what was acknowledged survives the end of the
-//! process in any way, but not of the machine.
+//! process in any way, but not of the machine. Behind each write the folder's path must still lead to the
+//! file that was written: where the folder was deleted, or another broker has made it anew, nothing more is
+//! acknowledged, and nothing there is replaced.
+
+mod recovery;
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use sharegroup_wire::record::RecordBatch;
 use thiserror::Error;
 
+use self::recovery::Recovery;
 use crate::model::Model;
 use crate::model::journal::Entry;
 
@@ -64,16 +71,32 @@ pub enum FolderError {
         /// Its format.
         found: u32,
     },
-    /// The file is no journal, or one that is damaged in a way that no crash explains.
-    #[error("{} can't be understood at byte {position}: {why}", path.display())]
+    /// The file is no journal, or one that is damaged in a way that no crash explains. It is left as it is.
+    #[error(
+        "{} is damaged at byte {position}: {why}. Nothing of it was changed; {behind} bytes are there from \
+         that byte on. Put a sound copy in its place, or take another folder{}",
+        path.display(), advice_to_cut(*position)
+    )]
     Damaged {
         /// The journal.
         path: PathBuf,
         /// Where.
         position: u64,
+        /// Bytes from there to the end.
+        behind: u64,
         /// Why.
         why: String,
     },
+}
+
+fn advice_to_cut(position: u64) -> String {
+    if position == 0 {
+        return String::new();
+    }
+    format!(
+        "; or, to go on without what is there from that byte on, copy the file and cut it: \
+         truncate -s {position}"
+    )
 }
 
 /// An open folder.
@@ -82,7 +105,9 @@ pub(super) struct Folder {
     path: PathBuf,
     /// Locked as long as it is open.
     _lock: File,
+    /// Locked too: whoever has lost the other lock's file meets this one.
     journal: File,
+    journal_id: FileId,
     /// Length of the journal up to the last whole block.
     written: u64,
     /// Blocks that are still to be written.
@@ -108,13 +133,16 @@ impl Folder {
         }
         let journal_path = path.join("journal");
         if !journal_path.exists() {
-            write_snapshot(path, model).map_err(io_error("can't write", &journal_path))?;
+            let made = write_snapshot(path, model, None);
+            made.map_err(io_error("can't write", &journal_path))?;
         }
         let journal = OpenOptions::new()
             .read(true)
             .write(true)
             .open(&journal_path)
             .map_err(io_error("can't open", &journal_path))?;
+        hold(&journal, path, &journal_path)?;
+        let journal_id = FileId::of(&journal).map_err(io_error("can't read", &journal_path))?;
         let written = Recovery::new(&journal, &journal_path)?.run(model)?;
         model.keep_journal();
         model.finish_restore(now);
@@ -122,6 +150,7 @@ impl Folder {
             path: path.to_owned(),
             _lock: lock,
             journal,
+            journal_id,
             written,
             pending: BytesMut::new(),
             is_failing: false,
@@ -148,7 +177,7 @@ impl Folder {
     /// Before anything that the model says goes out: writes what it has noted. Where that fails,
     /// nobody is told anything but the failure.
     pub(super) fn write(&mut self, model: &mut Model, now: Instant) {
-        self.take(model);
+        let has_noted = self.take(model);
         if self.pending.is_empty() {
             return;
         }
@@ -162,28 +191,50 @@ impl Folder {
                     );
                 }
                 self.is_failing = true;
-                model.refuse_outputs(now);
+                model.refuse_outputs(now, has_noted);
                 self.take(model);
             }
         }
     }
 
-    fn take(&mut self, model: &mut Model) {
+    /// Records that are in memory alone; `None` where everything is written.
+    pub(super) fn unwritten_records(&self) -> Option<u64> {
+        self.is_failing.then(|| records(&self.pending))
+    }
+
+    /// At the cluster's end: what could not be written before is tried a last time.
+    pub(super) fn end(mut self) {
+        if self.is_failing
+            && let Err(error) = self.flush()
+        {
+            tracing::error!(
+                folder = %self.path.display(), %error,
+                records = records(&self.pending), bytes = self.pending.len(),
+                "The folder could not be written to the end: what is in memory alone is lost. It was refused, \
+                 not acknowledged."
+            );
+        }
+    }
+
+    /// Takes what the model has noted; returns whether it was anything.
+    fn take(&mut self, model: &mut Model) -> bool {
         let entries = model.take_entries();
         if entries.is_empty() {
-            return;
+            return false;
         }
         let start = begin_block(&mut self.pending);
         for entry in &entries {
             entry.encode(&mut self.pending);
         }
         end_block(&mut self.pending, start);
+        true
     }
 
     /// Overwrites what an attempt that failed has left behind the last whole block.
     fn flush(&mut self) -> io::Result<()> {
         self.journal.seek(SeekFrom::Start(self.written))?;
         self.journal.write_all(&self.pending)?;
+        check_in_place(&self.path, Some(self.journal_id))?;
         self.written += self.pending.len() as u64;
         if self.pending.len() > SNAPSHOT_BLOCK_BYTES {
             self.pending = BytesMut::new();
@@ -203,13 +254,13 @@ impl Folder {
             self.compact_at = self.written + self.written / 4;
             return;
         }
-        match write_snapshot(&self.path, model) {
-            Ok((journal, length)) => {
+        match write_snapshot(&self.path, model, Some(self.journal_id)) {
+            Ok((journal, journal_id, length)) => {
                 tracing::debug!(
                     folder = %self.path.display(), before = self.written, after = length,
                     "The journal was made anew."
                 );
-                (self.journal, self.written) = (journal, length);
+                (self.journal, self.journal_id, self.written) = (journal, journal_id, length);
                 self.compact_at = (length * COMPACT_FACTOR).max(COMPACT_BYTES_MIN);
             }
             Err(error) => {
@@ -223,118 +274,74 @@ impl Folder {
     }
 }
 
-/// The way through a journal from its first block on.
-struct Recovery<'a> {
-    path: &'a Path,
-    file: &'a File,
-    reader: BufReader<&'a File>,
-    position: u64,
-    length: u64,
-}
+/// Names a file for as long as it is open, whatever becomes of its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileId(u64, u64);
 
-impl<'a> Recovery<'a> {
-    fn new(file: &'a File, path: &'a Path) -> Result<Self, FolderError> {
-        let length = file.metadata().map_err(io_error("can't read", path))?.len();
-        let mut recovery = Self {
-            path,
-            file,
-            reader: BufReader::new(file),
-            position: 0,
-            length,
-        };
-        let magic = recovery.read(8)?;
-        let format = recovery.read(4)?;
-        match (magic, format) {
-            (Some(magic), Some(format)) if magic[..] == MAGIC => match be_u32(&format) {
-                1..=FORMAT => Ok(recovery),
-                found => Err(FolderError::Format {
-                    path: path.to_owned(),
-                    found,
-                }),
-            },
-            _ => Err(recovery.damaged(0, "it is no journal of this broker")),
+impl FileId {
+    fn of(file: &File) -> io::Result<Self> {
+        file.metadata().map(|metadata| Self::new(&metadata))
+    }
+
+    /// The file that is at a path, if one is.
+    fn at(path: &Path) -> io::Result<Option<Self>> {
+        match fs::metadata(path) {
+            Ok(metadata) => Ok(Some(Self::new(&metadata))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
-    /// Takes every whole block into the model and cuts what is behind the last one; returns the length.
-    fn run(mut self, model: &mut Model) -> Result<u64, FolderError> {
-        let mut whole = self.position;
-        while let Some(block) = self.block()? {
-            let entries = Entry::decode_all(&block).map_err(|why| self.damaged(whole, why))?;
-            for entry in entries {
-                model
-                    .restore(entry)
-                    .map_err(|why| self.damaged(whole, why))?;
-            }
-            whole = self.position;
-        }
-        if whole < self.length {
-            tracing::warn!(
-                journal = %self.path.display(), bytes = self.length - whole, at = whole,
-                "The journal's end is torn and is cut off: nothing of it was acknowledged."
-            );
-            let cut = self.file.set_len(whole);
-            cut.map_err(io_error("can't cut", self.path))?;
-        }
-        Ok(whole)
+    #[cfg(unix)]
+    fn new(metadata: &fs::Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt as _;
+        Self(metadata.dev(), metadata.ino())
     }
 
-    /// The entries of the next block, if it is whole.
-    fn block(&mut self) -> Result<Option<Bytes>, FolderError> {
-        let Some(header) = self.read(BLOCK_HEADER_BYTES)? else {
-            return Ok(None);
-        };
-        let (length, crc) = header.split_at(4);
-        let (length, crc) = (be_u32(length), be_u32(crc));
-        // A file system may leave zeros behind what was written.
-        if length == 0 {
-            return Ok(None);
-        }
-        let block = self.read(length as usize)?;
-        Ok(block
-            .filter(|block| crc32c::crc32c(block) == crc)
-            .map(Bytes::from))
-    }
-
-    /// So many bytes, if they are there.
-    fn read(&mut self, count: usize) -> Result<Option<Vec<u8>>, FolderError> {
-        if count as u64 > self.length - self.position {
-            return Ok(None);
-        }
-        let mut bytes = vec![0; count];
-        let read = self.reader.read_exact(&mut bytes);
-        read.map_err(io_error("can't read", self.path))?;
-        self.position += count as u64;
-        Ok(Some(bytes))
-    }
-
-    fn damaged(&self, position: u64, why: impl ToString) -> FolderError {
-        FolderError::Damaged {
-            path: self.path.to_owned(),
-            position,
-            why: why.to_string(),
-        }
+    /// Elsewhere an open file can't be replaced.
+    #[cfg(not(unix))]
+    fn new(_: &fs::Metadata) -> Self {
+        Self(0, 0)
     }
 }
 
-/// Writes a journal of the model as it is, aside, then in the place of the one that is there. Returns
-/// it with its length.
-fn write_snapshot(folder: &Path, model: &Model) -> io::Result<(File, u64)> {
+/// Whether a folder's journal is still this one.
+fn check_in_place(folder: &Path, journal: Option<FileId>) -> io::Result<()> {
+    match FileId::at(&folder.join("journal"))? {
+        found if found == journal => Ok(()),
+        None => Err(io::Error::other(
+            "its journal was deleted while it was in use",
+        )),
+        Some(_) => Err(io::Error::other(
+            "another file has taken the place of its journal",
+        )),
+    }
+}
+
+/// Writes a journal of the model as it is, aside, then in the place of the one that is there, which has to
+/// be `replaced`. Returns it with its length.
+fn write_snapshot(
+    folder: &Path,
+    model: &Model,
+    replaced: Option<FileId>,
+) -> io::Result<(File, FileId, u64)> {
     let aside = folder.join("journal.new");
     let mut file = OpenOptions::new()
         .read(true)
         .write(true)
-        .create(true)
-        .truncate(true)
+        .create_new(true)
         .open(&aside)?;
     let written = write_blocks(&mut file, model).and_then(|length| {
         // It takes the place of bytes that may have reached the disk long ago.
         file.sync_data()?;
+        file.try_lock()?;
+        let id = FileId::of(&file)?;
+        check_in_place(folder, replaced)?;
         fs::rename(&aside, folder.join("journal"))?;
-        Ok(length)
+        Ok((id, length))
     });
     match written {
-        Ok(length) => Ok((file, length)),
+        Ok((id, length)) => Ok((file, id, length)),
         Err(error) => {
             drop(fs::remove_file(&aside));
             Err(error)
@@ -394,102 +401,49 @@ fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Folder
     move |source| FolderError::Io { what, path, source }
 }
 
+/// The lock's file; the path leads to it once it is held.
 fn lock(folder: &Path) -> Result<File, FolderError> {
     let path = folder.join("lock");
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&path)
-        .map_err(io_error("can't open", &path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(FolderError::InUse(folder.to_owned())),
-        Err(TryLockError::Error(error)) => Err(io_error("can't lock", &path)(error)),
+    loop {
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(io_error("can't open", &path))?;
+        hold(&file, folder, &path)?;
+        let held = FileId::of(&file).map_err(io_error("can't read", &path))?;
+        if FileId::at(&path).map_err(io_error("can't read", &path))? == Some(held) {
+            return Ok(file);
+        }
     }
+}
+
+fn hold(file: &File, folder: &Path, path: &Path) -> Result<(), FolderError> {
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => FolderError::InUse(folder.to_owned()),
+        TryLockError::Error(error) => io_error("can't lock", path)(error),
+    })
+}
+
+/// The records that blocks add.
+fn records(mut blocks: &[u8]) -> u64 {
+    let mut records = 0;
+    while let Some((header, rest)) = blocks.split_at_checked(BLOCK_HEADER_BYTES)
+        && let Some((block, rest)) = rest.split_at_checked(be_u32(header) as usize)
+    {
+        let entries = Entry::decode_all(&Bytes::copy_from_slice(block));
+        for entry in entries.into_iter().flatten() {
+            if let Entry::Batch { bytes, .. } = entry {
+                let batch = RecordBatch::read(bytes);
+                records += batch.map_or(0, |batch| u64::from(batch.record_count().unsigned_abs()));
+            }
+        }
+        blocks = rest;
+    }
+    records
 }
 
 #[cfg(test)]
 #[cfg(target_os = "linux")]
-mod tests {
-    use super::*;
-    use crate::model::{ModelConfig, Output};
-    use sharegroup_wire::compress::Compression;
-    use sharegroup_wire::frame::{decode_response, encode_request};
-    use sharegroup_wire::message::produce::{
-        PartitionProduceData, ProduceRequest, TopicProduceData,
-    };
-    use sharegroup_wire::record::RecordBatchBuilder;
-    use sharegroup_wire::{BrokerId, CorrelationId, ErrorCode};
-
-    struct World {
-        model: Model,
-        folder: Folder,
-        now: Instant,
-    }
-
-    impl World {
-        fn open(path: &Path) -> Self {
-            let now = Instant::now();
-            let mut model = Model::new(now, ModelConfig::default());
-            let folder = Folder::open(path, &mut model, now).unwrap();
-            Self { model, folder, now }
-        }
-
-        /// Produces a batch as the server does it; returns the result and the offset.
-        fn produce(&mut self, sequence: i32) -> (ErrorCode, i64) {
-            let mut builder = RecordBatchBuilder::new(Compression::None).producer(7, 0, sequence);
-            builder.push(1000, None, Some(b"value"), []).unwrap();
-            let data = PartitionProduceData {
-                index: 0,
-                records: Some(builder.build(0).unwrap()),
-            };
-            let request = ProduceRequest {
-                transactional_id: None,
-                acks: -1,
-                timeout_ms: 1000,
-                topic_data: vec![TopicProduceData {
-                    name: "orders".into(),
-                    partition_data: vec![data],
-                    ..Default::default()
-                }],
-            };
-            let frame = encode_request(&request, 9, CorrelationId(1), None);
-            let link = self.model.connect(BrokerId(1), "/127.0.0.1");
-            self.folder.retry(&mut self.model);
-            self.model.handle_request(self.now, link, frame.slice(4..));
-            self.folder.write(&mut self.model, self.now);
-            let Some(Output::Send { frame, .. }) = self.model.poll_output() else {
-                panic!("no answer");
-            };
-            let answer = decode_response::<ProduceRequest>(&frame.slice(4..), 9).unwrap();
-            let result = &answer.responses[0].partition_responses[0];
-            (result.error_code, result.base_offset)
-        }
-    }
-
-    /// `/dev/full` takes no byte.
-    #[test]
-    fn a_full_disk_refuses_and_what_was_acknowledged_before_and_after_is_there() {
-        let name = format!("sharegroup-broker-full-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let mut world = World::open(&path);
-        world.model.create_topic("orders", 1, 1);
-        assert_eq!(world.produce(0), (ErrorCode::None, 0));
-        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let journal = std::mem::replace(&mut world.folder.journal, full);
-        assert_eq!(world.produce(1), (ErrorCode::KafkaStorageError, -1));
-        assert_eq!(world.produce(1), (ErrorCode::KafkaStorageError, -1));
-        world.folder.journal = journal;
-        // It was appended, but not written: what was owed comes first, and nothing comes twice.
-        assert_eq!(world.produce(1), (ErrorCode::None, 1));
-        assert_eq!(world.produce(2), (ErrorCode::None, 2));
-        drop(world);
-
-        let mut world = World::open(&path);
-        assert_eq!(world.produce(2), (ErrorCode::None, 2));
-        assert_eq!(world.produce(3), (ErrorCode::None, 3));
-        drop(world);
-        fs::remove_dir_all(&path).unwrap();
-    }
-}
+mod tests;

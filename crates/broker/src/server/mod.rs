@@ -83,6 +83,13 @@ impl Broker {
         })
     }
 
+    /// Records that are in memory alone because the [folder](BrokerBuilder::dir) can't be written at present;
+    /// `None` where all is well. They were refused, and are lost if the broker ends like that.
+    #[must_use]
+    pub fn unwritten_records(&self) -> Option<u64> {
+        self.shared.unwritten_records()
+    }
+
     /// What becomes of the next requests of an API, in their order, on any connection. Behind them
     /// all goes well again.
     pub fn faults(&self, api_key: i16, faults: impl IntoIterator<Item = Fault>) {

@@ -136,11 +136,18 @@ impl Shared {
         (link, receiver)
     }
 
+    /// Records that are in memory alone though they should be in a folder, as long as that can't be written.
+    pub(super) fn unwritten_records(&self) -> Option<u64> {
+        self.state().folder.as_ref()?.unwritten_records()
+    }
+
     /// The cluster ends, though some tasks may be at work for a moment yet. Its folder is free.
     pub(super) fn close(&self) {
         let mut state = self.state();
         state.is_over = true;
-        state.folder = None;
+        if let Some(folder) = state.folder.take() {
+            folder.end();
+        }
         state.roads.clear();
     }
 

@@ -15,7 +15,7 @@ use clap::Args;
 use sharegroup_broker::Broker;
 use sharegroup_sink::ConnectorConfig;
 use sharegroup_sink::config::{ConfigProblem, Loaded};
-use sharegroup_sink::worker::{TaskState, TaskStatus, Worker, WorkerOptions, WorkerStatus};
+use sharegroup_sink::worker::{TaskState, Worker, WorkerOptions, WorkerStatus};
 use tokio::runtime::{Handle, Runtime};
 use tokio::time::Instant;
 
@@ -320,12 +320,6 @@ async fn drive_on(tasks: &Handle, job: Job, screen: &Screen, signals: &Signals) 
     };
     screen.clear();
     let status = worker.status();
-    if let Some(task) = status.tasks().find(|task| is_cut_off(task)) {
-        tracing::warn!(
-            last = task.note,
-            "The cluster was out of reach to the end: the group is not left, its members are missed when their sessions end."
-        );
-    }
     let unconfirmed = unconfirmed(&before, &status);
     if unconfirmed > 0 {
         tracing::error!(
@@ -340,11 +334,6 @@ async fn drive_on(tasks: &Handle, job: Job, screen: &Screen, signals: &Signals) 
         unconfirmed,
         late: report.late,
     }
-}
-
-/// Whether a task of a group had no cluster to leave it at.
-fn is_cut_off(task: &TaskStatus) -> bool {
-    task.member_id.is_some() && task.state != TaskState::Failed && task.note.is_some()
 }
 
 /// Acknowledgements that failed while the worker stopped, or have no outcome. What failed earlier, or lost its lock, counts
@@ -370,7 +359,7 @@ mod tests {
 
     #[test]
     fn what_failed_while_stopping_or_since_the_cluster_is_gone_is_unconfirmed() {
-        use sharegroup_sink::worker::{ConnectorStatus, TaskCounters};
+        use sharegroup_sink::worker::{ConnectorStatus, TaskCounters, TaskStatus};
         let status = |change: &dyn Fn(&mut TaskStatus, &mut TaskCounters)| {
             let (mut task, mut counters) = (TaskStatus::default(), TaskCounters::default());
             // One was refused once, and came again.

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::batch::{Batch, Identity};
 use super::config::ProducerConfig;
 use super::delivery::{BatchCell, BatchOutcome, DeliveryFuture, Refusal};
-use super::error::ProduceError;
+use super::error::{ProduceError, may_have_been_written};
 use super::partitioner::partition_of_key;
 use super::record::ProducerRecord;
 use crate::error::ClientError;
@@ -351,7 +351,7 @@ impl Accumulator {
         batch.failures = batch.failures.saturating_add(1);
         batch.may_have_been_written |= error
             .broker_code()
-            .map_or(error.may_have_arrived(), outcome_is_unknown);
+            .map_or(error.may_have_arrived(), may_have_been_written);
         batch.last_failure = Some(Box::new(error));
         if let Some(partition) = self.partition_of(&batch) {
             partition.in_flight = None;
@@ -382,7 +382,8 @@ impl Accumulator {
     /// A leader refused a batch for good.
     pub(super) fn refused(&mut self, batch: Batch, refusal: Refusal) {
         let refusal = Refusal {
-            may_have_been_written: batch.may_have_been_written || outcome_is_unknown(refusal.code),
+            may_have_been_written: batch.may_have_been_written
+                || may_have_been_written(refusal.code),
             ..refusal
         };
         let failure = refusal.of_batch(batch.partition().clone());
@@ -558,16 +559,6 @@ impl Partition {
         self.next = identity.next_epoch();
         self.next.is_none()
     }
-}
-
-/// Whether a batch may be in the log although a leader answered with this code.
-const fn outcome_is_unknown(code: ErrorCode) -> bool {
-    matches!(
-        code,
-        ErrorCode::UnknownServerError
-            | ErrorCode::RequestTimedOut
-            | ErrorCode::NotEnoughReplicasAfterAppend
-    )
 }
 
 fn earliest(a: Option<Instant>, b: Instant) -> Option<Instant> {

@@ -66,7 +66,10 @@ impl Refusal {
                 ..self.clone()
             }
             .of_batch(partition),
-            None if self.records.is_empty() => self.of_batch(partition),
+            // Nor is it certain that this one was not written by an earlier try.
+            None if self.records.is_empty() || self.may_have_been_written => {
+                self.of_batch(partition)
+            }
             None => ProduceError::OtherRecordRefused {
                 partition,
                 code: self.code,

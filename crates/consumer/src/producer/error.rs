@@ -165,3 +165,74 @@ impl ProduceError {
         }
     }
 }
+
+/// Whether a batch may be in the log although a leader answered with this code. Only a code that a
+/// leader gives before it appends says no; one that isn't in this list leaves it open.
+pub(super) const fn may_have_been_written(code: ErrorCode) -> bool {
+    use ErrorCode as E;
+    !match code {
+        // The request is refused as a whole.
+        E::InvalidRequest
+        | E::InvalidRequiredAcks
+        | E::UnsupportedVersion
+        | E::UnsupportedForMessageFormat => true,
+        // Rights are looked at first.
+        E::TopicAuthorizationFailed
+        | E::ClusterAuthorizationFailed
+        | E::TransactionalIdAuthorizationFailed => true,
+        // No log to append to.
+        E::UnknownTopicOrPartition
+        | E::UnknownTopicId
+        | E::InconsistentTopicId
+        | E::InvalidTopicException => true,
+        // The batch is checked before it is appended.
+        E::CorruptMessage
+        | E::MessageTooLarge
+        | E::RecordListTooLarge
+        | E::InvalidTimestamp
+        | E::InvalidRecord
+        | E::UnsupportedCompressionType => true,
+        // So are the producer and its sequence number: a batch that is in the log already is answered
+        // with success, or DUPLICATE_SEQUENCE_NUMBER.
+        E::OutOfOrderSequenceNumber
+        | E::UnknownProducerId
+        | E::InvalidProducerEpoch
+        | E::ProducerFenced
+        | E::InvalidProducerIdMapping
+        | E::InvalidTxnState
+        | E::ConcurrentTransactions
+        | E::TransactionAbortable => true,
+        // The replicas are counted before; NOT_ENOUGH_REPLICAS_AFTER_APPEND is the same after it.
+        E::NotEnoughReplicas => true,
+        // Left open, among all others: KAFKA_STORAGE_ERROR (the append may have come to the disk in
+        // part, or later), REQUEST_TIMED_OUT and NOT_LEADER_OR_FOLLOWER (also given to a batch that waits
+        // for its replicas), NETWORK_EXCEPTION, UNKNOWN_SERVER_ERROR, codes of newer brokers.
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every code that may come with a batch in the log.
+    #[test]
+    fn a_batch_is_not_written_only_where_the_code_says_so_for_certain() {
+        for code in [
+            ErrorCode::KafkaStorageError,
+            ErrorCode::RequestTimedOut,
+            ErrorCode::NotEnoughReplicasAfterAppend,
+            ErrorCode::UnknownServerError,
+            ErrorCode::NotLeaderOrFollower,
+            ErrorCode::FencedLeaderEpoch,
+            ErrorCode::NetworkException,
+            ErrorCode::LogDirNotFound,
+            ErrorCode::DuplicateSequenceNumber,
+            ErrorCode::Unknown(9999),
+        ] {
+            assert!(may_have_been_written(code), "{code}");
+        }
+        let certain = (-1..=136).filter(|code| !may_have_been_written(ErrorCode::from_code(*code)));
+        assert_eq!(certain.count(), 26);
+    }
+}

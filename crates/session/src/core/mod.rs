@@ -392,6 +392,9 @@ impl SessionCore {
     /// Gives up what a close could not finish: everything without an outcome is reported as such.
     pub fn abort(&mut self) {
         self.book.lose_all(AckFailure::SessionEnded, |_| true);
+        if self.member.state != MemberState::Left {
+            self.events.push_back(Event::Warning(Warning::NotLeft));
+        }
         self.member.give_up();
         self.sessions.clear();
         self.phase = Phase::Closed;

@@ -141,6 +141,11 @@ pub(super) fn configure<'a>(
             push(setting.problem(key, &error));
         }
     }
+    if is_sound {
+        let protocol = find("security.protocol").map_or(PLAINTEXT, |setting| setting.value);
+        let idle = without_effect(protocol, &find);
+        idle.into_iter().for_each(&mut push);
+    }
     if is_sound && let Err(error) = client.check() {
         let text = error.to_string();
         let keys = SECURITY.iter().map(|known| known.name);
@@ -154,6 +159,44 @@ pub(super) fn configure<'a>(
             push(setting.problem(key, &error));
         }
     }
+}
+
+/// Kafka's default of `security.protocol`.
+const PLAINTEXT: &str = "PLAINTEXT";
+
+/// A warning about the first key of TLS, and of SASL, that the protocol makes no use of: whoever sets it
+/// believes the connection safer than it is.
+fn without_effect<'a>(
+    protocol: &str,
+    find: impl Fn(&str) -> Option<Setting<'a>>,
+) -> Vec<ConfigProblem> {
+    let protocol = protocol.trim().to_ascii_uppercase();
+    let families = [
+        ("ssl.", protocol.ends_with("SSL"), "TLS", "SSL or SASL_SSL"),
+        (
+            "sasl.",
+            protocol.starts_with("SASL_"),
+            "SASL",
+            "SASL_SSL or SASL_PLAINTEXT",
+        ),
+    ];
+    let unused = families.into_iter().filter(|(_, is_used, ..)| !is_used);
+    let first = unused.filter_map(|(prefix, _, name, protocols)| {
+        let keys = SECURITY.iter();
+        let acting = keys.filter(|known| matches!(known.effect, Effect::Acts));
+        let mut set = acting
+            .map(|known| known.name)
+            .filter(|key| key.starts_with(prefix));
+        let setting = set.find_map(&find)?;
+        let message = format!("has no effect: security.protocol is {protocol}, without {name}");
+        let problem = setting.file.problem(&setting.key, message);
+        Some(
+            problem
+                .advice(format!("set security.protocol to {protocols}"))
+                .warning(),
+        )
+    });
+    first.collect()
 }
 
 impl Setting<'_> {

@@ -43,6 +43,21 @@ mod with_tls {
     }
 
     #[test]
+    fn keys_that_the_protocol_makes_no_use_of_are_warned_about_once_each() {
+        let none = format!("ssl.truststore.password=hush\nsasl.mechanism=PLAIN\n{HUSH}");
+        let said = warnings(with(&none, ""));
+        assert_eq!(said.len(), 2, "{said:#?}");
+        assert!(
+            said[0].contains("ssl.truststore.password=[hidden]: has no effect: security.protocol is PLAINTEXT, without TLS")
+        );
+        assert!(said[1].contains("sasl.mechanism=PLAIN: has no effect"));
+        assert!(said[1].contains("set security.protocol to SASL_SSL or SASL_PLAINTEXT"));
+        let tls = warnings(with("security.protocol=SSL\nsasl.mechanism=PLAIN\n", ""));
+        assert_eq!(tls.len(), 1, "{tls:#?}");
+        assert_eq!(warnings(with(&scram(""), "")), [""; 0]);
+    }
+
+    #[test]
     fn a_clients_own_keys_win() {
         let (consumer, admin) = clients(
             &format!("{}consumer.sasl.mechanism=PLAIN\n", scram(""))

@@ -38,31 +38,25 @@ pub use options::SaslOptions;
 #[cfg(feature = "tls")]
 pub(super) use exchange::{authenticate, reauthenticate_after};
 
-use crate::limits::{PEER_TEXT_CHARACTERS_MAX, SASL_MECHANISMS_SHOWN_MAX};
+use crate::limits::SASL_MECHANISMS_SHOWN_MAX;
 use crate::message::sasl_handshake::SaslHandshakeResponse;
+#[cfg(feature = "tls")]
+use crate::text::is_visible;
+use crate::text::visible;
 
 /// The mechanisms that a broker has turned on, in order of their names, as far as they are shown.
 pub(super) fn enabled_mechanisms(answer: &SaslHandshakeResponse) -> Vec<String> {
     let mechanisms = answer.mechanisms.iter().take(SASL_MECHANISMS_SHOWN_MAX);
-    let mut names: Vec<_> = mechanisms.map(|name| shown(name)).collect();
+    let mut names: Vec<_> = mechanisms.map(|name| visible(name)).collect();
     names.sort();
     names
 }
 
-/// A peer's text, fit for a log line.
-fn shown(text: &str) -> String {
-    let printable = text.chars().filter(|character| !character.is_control());
-    printable.take(PEER_TEXT_CHARACTERS_MAX).collect()
-}
-
-/// The same without the secret. Characters that are left out must not hide it, so they go first.
+/// A peer's text without a secret. Characters that are left out must not hide it, so they go first.
 #[cfg(feature = "tls")]
 fn censored(text: &str, secret: &crate::net::Secret) -> String {
-    let printable: String = text
-        .chars()
-        .filter(|character| !character.is_control())
-        .collect();
-    shown(&secret.censor(&printable))
+    let all: String = text.chars().filter(|c| is_visible(*c)).collect();
+    visible(&secret.censor(&all))
 }
 
 /// From 0 to 1.
