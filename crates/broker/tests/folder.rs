@@ -47,6 +47,17 @@ impl TestDir {
         dir
     }
 
+    /// Ends that were cut off its journal: each with where it was.
+    fn cuts(&self) -> Vec<(usize, Vec<u8>)> {
+        let files = fs::read_dir(&self.0).unwrap();
+        let cut = |path: PathBuf| {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            let at = name.strip_prefix("journal.cut-")?.split('-').next()?;
+            Some((at.parse().unwrap(), fs::read(&path).unwrap()))
+        };
+        files.filter_map(|file| cut(file.unwrap().path())).collect()
+    }
+
     /// What a broker finds in it.
     async fn recovered(&self) -> Result<Vec<Entry>, StartError> {
         let broker = self.broker().start().await?;
@@ -96,10 +107,19 @@ async fn written(seed: u64, count: u32) -> (Vec<u8>, Vec<(usize, Vec<Entry>)>) {
     (dir.journal(), states)
 }
 
-/// The state at the last length up to `length`.
-fn state_at(states: &[(usize, Vec<Entry>)], length: usize) -> &[Entry] {
+/// The last length up to `length`, and the state then.
+fn state_at(states: &[(usize, Vec<Entry>)], length: usize) -> (usize, &[Entry]) {
     let whole = states.iter().rfind(|(at, _)| *at <= length);
-    whole.map(|(_, state)| &**state).unwrap_or_default()
+    let (at, state) = whole.unwrap();
+    (*at, state)
+}
+
+/// Where the damage is that a start was refused for.
+fn damaged_at(refused: &StartError) -> u64 {
+    match refused {
+        StartError::Folder(FolderError::Damaged { position, .. }) => *position,
+        other => panic!("{other}"),
+    }
 }
 
 impl Drop for TestDir {
@@ -131,15 +151,16 @@ async fn a_journal_cut_at_any_byte_gives_what_was_whole() {
     for length in first..journal.len() {
         let dir = TestDir::with_journal("cut", &journal[..length]);
         let recovered = dir.recovered().await.unwrap();
-        assert!(recovered == state_at(&states, length), "at {length}");
+        let (whole, state) = state_at(&states, length);
+        assert!(recovered == state, "at {length}");
+        let tail = &journal[whole..length];
+        let kept = tail.iter().any(|byte| *byte != 0);
+        let kept = kept.then(|| (whole, tail.to_vec()));
+        assert!(dir.cuts() == Vec::from_iter(kept), "at {length}");
     }
     for length in 0..HEADER_BYTES {
         let dir = TestDir::with_journal("cut", &journal[..length]);
-        let refused = dir.recovered().await.unwrap_err();
-        assert!(
-            matches!(refused, StartError::Folder(FolderError::Damaged { .. })),
-            "{refused}"
-        );
+        assert_eq!(damaged_at(&dir.recovered().await.unwrap_err()), 0);
     }
 }
 
@@ -149,16 +170,57 @@ async fn zeros_behind_the_last_block_are_cut() {
     let length = journal.len();
     journal.extend([0; 4096]);
     let dir = TestDir::with_journal("zeros", &journal);
-    assert!(dir.recovered().await.unwrap() == state_at(&states, length));
+    assert!(dir.recovered().await.unwrap() == state_at(&states, length).1);
+    assert!(dir.cuts().is_empty());
+}
+
+/// As where a machine went down, and its disk had taken later writes first.
+#[tokio::test]
+async fn zeros_before_a_whole_block_refuse_the_start_and_nothing_is_changed() {
+    let (mut journal, states) = written(4, 6).await;
+    let start = states[0].0;
+    journal[start..start + 20].fill(0);
+    let dir = TestDir::with_journal("gap", &journal);
+    let refused = dir.recovered().await.unwrap_err();
+    assert_eq!(damaged_at(&refused), start as u64);
+    assert!(dir.journal() == journal && dir.cuts().is_empty());
+    let next = states.iter().find(|(at, _)| *at > start).unwrap().0;
+    let (path, behind) = (dir.0.join("journal"), journal.len() - start);
+    assert_eq!(
+        refused.to_string(),
+        format!(
+            "{} is damaged at byte {start}: a block is not whole, and a whole one follows at byte {next}. \
+             Nothing of it was changed; {behind} bytes are there from that byte on. Put a sound copy in its \
+             place, or take another folder; or, to go on without what is there from that byte on, copy the \
+             file and cut it: truncate -s {start}",
+            path.display()
+        )
+    );
+}
+
+#[tokio::test]
+async fn the_last_torn_ends_are_kept_and_no_more() {
+    let (journal, _) = written(4, 6).await;
+    let dir = TestDir::with_journal("ends", &journal);
+    for round in 0..12 {
+        let mut torn = dir.journal();
+        torn.extend([0, 0, 1, 0, round]);
+        fs::write(dir.0.join("journal"), torn).unwrap();
+        dir.recovered().await.unwrap();
+    }
+    let mut rounds: Vec<u8> = dir.cuts().iter().map(|(_, end)| end[4]).collect();
+    rounds.sort_unstable();
+    assert_eq!(rounds, Vec::from_iter(4..12));
 }
 
 #[test]
-fn flipped_bits_cut_the_journal_before_them_and_never_abort() {
+fn flipped_bits_lose_the_last_block_at_most_and_never_abort() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
     let (journal, states) = runtime.block_on(written(5, 12));
+    let last = state_at(&states, journal.len() - 1).0;
     let flip = (any::<prop::sample::Index>(), 0..8_u8);
     let mut runner = TestRunner::new(ProptestConfig::with_cases(128));
     let ran = runner.run(&flip, |(index, bit)| {
@@ -167,10 +229,16 @@ fn flipped_bits_cut_the_journal_before_them_and_never_abort() {
         flipped[index] ^= 1 << bit;
         let dir = TestDir::with_journal("flip", &flipped);
         let recovered = runtime.block_on(dir.recovered());
-        if index < HEADER_BYTES {
-            prop_assert!(recovered.is_err());
-        } else if index >= states[0].0 {
-            prop_assert!(recovered.unwrap() == state_at(&states, index));
+        if index >= last {
+            prop_assert!(recovered.unwrap() == state_at(&states, index).1);
+            prop_assert!(dir.cuts() == [(last, flipped[last..].to_vec())]);
+        } else {
+            let refused = recovered.unwrap_err();
+            prop_assert!(dir.journal() == flipped, "it is changed");
+            if index >= states[0].0 {
+                let (whole, _) = state_at(&states, index);
+                prop_assert_eq!(damaged_at(&refused), whole as u64);
+            }
         }
         Ok(())
     });
@@ -198,7 +266,7 @@ async fn a_journal_that_was_being_made_does_not_count() {
         let dir = TestDir::with_journal("aside", &journal);
         fs::write(dir.0.join("journal.new"), &other[..length]).unwrap();
         let recovered = dir.recovered().await.unwrap();
-        assert!(recovered == state_at(&states, journal.len()));
+        assert!(recovered == state_at(&states, journal.len()).1);
         assert!(!dir.0.join("journal.new").exists());
     }
 }
