@@ -204,6 +204,71 @@ async fn b_108_wrong_authority_is_an_unknown_issuer_and_names_the_file() {
 }
 
 #[tokio::test]
+async fn an_authoritys_own_certificate_serves_where_it_is_trusted_itself() {
+    let own = Authority::own(&["localhost"], |_| {});
+    let port = serve_pair(&own).await;
+    let trust = |pem: &str| options(&[("ssl.truststore.certificates", pem)]);
+    works(port, trust(&own.certificate)).await;
+    let off = ("ssl.endpoint.identification.algorithm", "");
+    let error = tls_error("127.0.0.1", port, trust(&own.certificate)).await;
+    assert!(matches!(error, TlsError::WrongHostName { .. }), "{error}");
+    let keys = [
+        ("ssl.truststore.certificates", own.certificate.as_str()),
+        off,
+    ];
+    assert!(open_at("127.0.0.1", port, options(&keys)).await.is_ok());
+
+    // One of the same name and another key is another one.
+    let other = Authority::own(&["localhost"], |_| {});
+    let error = tls_error("localhost", port, trust(&other.certificate)).await;
+    let text = error.to_string();
+    assert!(
+        text.contains("-addext basicConstraints=critical,CA:FALSE"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("CaUsedAsEndEntity") && !text.contains("Other"),
+        "{text}"
+    );
+
+    let expired = Authority::own(&["localhost"], |params| {
+        params.not_after = rcgen::date_time_ymd(2021, 1, 1);
+    });
+    let port = serve_pair(&expired).await;
+    let error = tls_error("localhost", port, trust(&expired.certificate)).await;
+    assert!(matches!(error, TlsError::Expired { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_dies_in_its_handshake_is_not_taken_for_a_plaintext_one() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let accepted = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let count = Arc::clone(&accepted);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            let mut hello = [0; 5];
+            stream.read_exact(&mut hello).await.unwrap();
+            // The head of a record of a ServerHello, and of that its first bytes.
+            stream
+                .write_all(b"\x16\x03\x03\x00\x7a\x02\x00")
+                .await
+                .unwrap();
+        }
+    });
+    let authority = Authority::new("ca");
+    let trust = options(&[("ssl.truststore.certificates", &authority.pem)]);
+    let error = tls_error("localhost", port, trust).await;
+    assert_eq!(error, TlsError::LostInHandshake);
+    assert!(
+        error.is_retriable() && !error.to_string().contains("plaintext"),
+        "{error}"
+    );
+    assert_eq!(accepted.load(std::sync::atomic::Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
 async fn without_a_truststore_the_systems_is_used() {
     let port = serve_pair(&Authority::new("private").server()).await;
     let error = tls_error("localhost", port, TlsOptions::default()).await;

@@ -106,6 +106,19 @@ impl Authority {
         })
     }
 
+    /// A self-signed certificate of an authority, used by a server, as `openssl req -x509` makes it.
+    pub(crate) fn own(names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Pair {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(names).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        change(&mut params);
+        Pair {
+            certificate: params.self_signed(&key).unwrap().pem(),
+            key: key.serialize_pem(),
+        }
+    }
+
     pub(crate) fn client(&self, name: &str) -> Pair {
         self.client_with(name, KeyPair::generate().unwrap())
     }

@@ -134,8 +134,10 @@ impl Scram {
     }
 
     fn iterations(&self, text: &str) -> Result<NonZeroU32, SaslError> {
-        text.parse::<NonZeroU32>()
-            .ok()
+        // RFC 5802, section 7: a number has no sign.
+        let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        digits
+            .and_then(|digits| digits.parse::<NonZeroU32>().ok())
             .filter(|count| (SCRAM_ITERATIONS_MIN..=SCRAM_ITERATIONS_MAX).contains(&count.get()))
             .ok_or_else(|| SaslError::Iterations {
                 mechanism: self.algorithm.mechanism(),
@@ -218,9 +220,11 @@ impl<'a> ServerFirst<'a> {
         let nonce = part("r=", "no nonce, or an extension that must be understood")?;
         let salt = part("s=", "no salt")?;
         let iterations = part("i=", "no iteration count")?;
-        let salt = base64::decode(salt.as_bytes())
-            .filter(|salt| !salt.is_empty())
-            .ok_or_else(|| misbehaved("the salt is not base64"))?;
+        let salt =
+            base64::decode(salt.as_bytes()).ok_or_else(|| misbehaved("the salt is not base64"))?;
+        if salt.is_empty() {
+            return Err(misbehaved("the salt is empty"));
+        }
         // RFC 5802, section 7: printable, no comma.
         if !nonce.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(misbehaved("a nonce that is not printable"));
@@ -341,6 +345,7 @@ mod tests {
             "",
             "4096x",
             " 4096",
+            "+4096",
         ] {
             let first = SERVER_FIRST.replace("i=4096", &format!("i={count}"));
             let error = rfc_7677().final_message(first.as_bytes()).err().unwrap();
@@ -374,6 +379,8 @@ mod tests {
         ] {
             let error = rfc_7677().final_message(first.as_bytes()).err().unwrap();
             assert!(matches!(error, SaslError::PeerMisbehaved { .. }), "{first}");
+            let says_empty = error.to_string().ends_with("the salt is empty");
+            assert_eq!(says_empty, first.contains("s=,"), "{error}");
         }
         assert!(rfc_7677().final_message(&[0xff]).is_err());
     }

@@ -14,8 +14,9 @@ use rustls::{ClientConfig, InconsistentKeys, RootCertStore, SupportedProtocolVer
 use super::error::{StoreError, TlsError};
 use super::options::{TlsOptions, TlsVersion, suite_name};
 use super::store::{self, Files};
-use super::stream::{Party, TlsStream};
-use super::verifier::AnyHostName;
+use super::stream::{FirstByte, Party, TlsStream};
+use super::text::plain;
+use super::verifier::{AnyHostName, OwnAuthority};
 use crate::net::address::Address;
 use crate::net::connector::{BoxStream, ConnectFuture, Connector};
 use crate::net::probe::answers_plaintext;
@@ -92,9 +93,10 @@ impl TlsConnector {
         let stream = self.inner.connect(address).await?;
         is_securing.store(true, Ordering::Relaxed);
         let connector = tokio_rustls::TlsConnector::from(loaded.config);
+        let (stream, speaks_tls) = FirstByte::new(stream);
         match connector.connect(name, stream).await {
             Ok(stream) => Ok(Box::new(TlsStream::new(stream, party))),
-            Err(error) => Err(party.handshake_error(error)),
+            Err(error) => Err(party.handshake_error(error, speaks_tls.load(Ordering::Relaxed))),
         }
     }
 
@@ -186,19 +188,28 @@ fn verifier(
     let verifier: Arc<dyn ServerCertVerifier> = match store::trusted(options, files)? {
         Some(certificates) => {
             let mut roots = RootCertStore::empty();
-            for certificate in certificates {
-                roots.add(certificate).map_err(|error| StoreError::Malformed {
-                    place: store::trusted_name(options),
-                    what: format!("a certificate in it cannot be read: {error}"),
-                })?;
+            for certificate in &certificates {
+                roots
+                    .add(certificate.clone())
+                    .map_err(|error| StoreError::Malformed {
+                        place: store::trusted_name(options),
+                        what: format!("a certificate in it cannot be read: {}", plain(&error)),
+                    })?;
             }
-            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
-                .build()
-                .map_err(|error| TlsError::Protocol {
-                    text: error.to_string(),
-                })?
+            let verifier =
+                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
+                    .build()
+                    .map_err(|error| TlsError::Protocol {
+                        text: error.to_string(),
+                    })?;
+            Arc::new(OwnAuthority {
+                inner: verifier,
+                trusted: certificates,
+            })
         }
-        None if !options.verify_host_name && cfg!(any(windows, target_vendor = "apple", target_os = "android")) => {
+        None if !options.verify_host_name
+            && cfg!(any(windows, target_vendor = "apple", target_os = "android")) =>
+        {
             // The verifiers of these systems tell one fault only, and that may be the name.
             return Err(StoreError::Keys {
                 text: "an empty ssl.endpoint.identification.algorithm needs ssl.truststore.location or ssl.truststore.certificates on this system".to_owned(),
@@ -208,7 +219,10 @@ fn verifier(
         None => Arc::new(
             rustls_platform_verifier::Verifier::new(Arc::clone(provider)).map_err(|error| {
                 TlsError::Protocol {
-                    text: format!("the system's truststore cannot be used ({error}); set ssl.truststore.location"),
+                    text: format!(
+                        "the system's truststore cannot be used ({}); set ssl.truststore.location",
+                        plain(&error)
+                    ),
                 }
             })?,
         ),
@@ -239,7 +253,10 @@ fn bad_identity(place: String, error: &rustls::Error) -> TlsError {
         // Never more than the kind of fault: the text of the library is about the key's form.
         other => StoreError::Malformed {
             place,
-            what: format!("the private key or certificate cannot be used: {other}"),
+            what: format!(
+                "the private key or certificate cannot be used: {}",
+                plain(other)
+            ),
         },
     }
     .into()
@@ -247,6 +264,6 @@ fn bad_identity(place: String, error: &rustls::Error) -> TlsError {
 
 fn protocol(error: rustls::Error) -> TlsError {
     TlsError::Protocol {
-        text: error.to_string(),
+        text: plain(&error),
     }
 }

@@ -78,6 +78,9 @@ pub enum TlsError {
         "the peer ended the connection during the TLS handshake: is its port a plaintext one? Then use a TLS port or turn TLS off (security.protocol)"
     )]
     ClosedInHandshake,
+    /// The peer answered in TLS and then ended the connection before the handshake was done.
+    #[error("the peer ended the connection in the middle of the TLS handshake")]
+    LostInHandshake,
     /// The peer ended the connection during the handshake, and a Kafka broker answers there in
     /// plaintext.
     #[error(
@@ -102,7 +105,10 @@ impl TlsError {
     /// Whether trying again later may help: only where the cause may pass by itself.
     #[must_use]
     pub const fn is_retriable(&self) -> bool {
-        matches!(self, Self::ClosedInHandshake | Self::Protocol { .. })
+        matches!(
+            self,
+            Self::ClosedInHandshake | Self::LostInHandshake | Self::Protocol { .. }
+        )
     }
 
     /// The error inside an I/O error of a stream, if it is one of TLS.
@@ -116,7 +122,7 @@ impl From<TlsError> for io::Error {
     fn from(error: TlsError) -> Self {
         let kind = match error {
             TlsError::Store(_) | TlsError::InvalidHostName { .. } => io::ErrorKind::InvalidInput,
-            TlsError::ClosedInHandshake => io::ErrorKind::UnexpectedEof,
+            TlsError::ClosedInHandshake | TlsError::LostInHandshake => io::ErrorKind::UnexpectedEof,
             _ => io::ErrorKind::InvalidData,
         };
         Self::new(kind, error)

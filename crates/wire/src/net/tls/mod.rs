@@ -21,6 +21,8 @@ mod store;
 #[cfg(feature = "tls")]
 mod stream;
 #[cfg(feature = "tls")]
+mod text;
+#[cfg(feature = "tls")]
 mod verifier;
 
 #[cfg(feature = "tls")]

@@ -2,6 +2,8 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -10,8 +12,10 @@ use rustls::{AlertDescription, CertificateError, Error};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::error::TlsError;
+use super::text::{alert_name, certificate, plain};
 use crate::net::connector::BoxStream;
 use crate::net::error::is_end;
+use crate::text::visible;
 
 /// What an error is told with.
 #[derive(Debug, Clone)]
@@ -25,10 +29,11 @@ pub(super) struct Party {
 }
 
 impl Party {
-    /// An error of the handshake.
-    pub(super) fn handshake_error(&self, error: io::Error) -> io::Error {
+    /// An error of the handshake with a peer that has, or hasn't, answered in TLS.
+    pub(super) fn handshake_error(&self, error: io::Error, speaks_tls: bool) -> io::Error {
         match self.explain(&error) {
             Some(tls) => tls.into(),
+            None if is_end(error.kind()) && speaks_tls => TlsError::LostInHandshake.into(),
             None if is_end(error.kind()) => TlsError::ClosedInHandshake.into(),
             None => io::Error::new(error.kind(), format!("in the TLS handshake: {error}")),
         }
@@ -46,9 +51,7 @@ impl Party {
             Error::InvalidCertificate(error) => self.bad_certificate(error),
             Error::AlertReceived(alert) => self.alert(*alert),
             Error::InvalidMessage(_) => TlsError::NotTls,
-            other => TlsError::Protocol {
-                text: other.to_string(),
-            },
+            other => TlsError::Protocol { text: plain(other) },
         })
     }
 
@@ -69,7 +72,7 @@ impl Party {
                 TlsError::NotYetValid
             }
             other => TlsError::BadCertificate {
-                text: other.to_string(),
+                text: certificate(other),
             },
         }
     }
@@ -83,21 +86,24 @@ impl Party {
 
     fn alert(&self, alert: AlertDescription) -> TlsError {
         use AlertDescription as A;
-        let name = snake_case(&format!("{alert:?}"));
-        // What a server says of a certificate can only be about the client's.
-        match alert {
-            A::BadCertificate
-            | A::UnsupportedCertificate
+        // What a server says of a certificate can only be about the client's. Of a certificate that
+        // isn't there it says `certificate_required` in TLS 1.3, and Java's and Go's `bad_certificate` in
+        // TLS 1.2; the others (RFC 8446, section 6.2) speak of one that they have seen.
+        let is_about_certificate = match alert {
+            A::BadCertificate | A::CertificateRequired => true,
+            A::UnsupportedCertificate
             | A::CertificateRevoked
             | A::CertificateExpired
             | A::CertificateUnknown
-            | A::CertificateRequired
             | A::UnknownCA
-            | A::AccessDenied => TlsError::ClientCertificateRefused {
-                alert: name,
-                sent: self.has_identity,
-            },
-            _ => TlsError::Alert { alert: name },
+            | A::AccessDenied => self.has_identity,
+            _ => false,
+        };
+        let (alert, sent) = (alert_name(alert), self.has_identity);
+        if is_about_certificate {
+            TlsError::ClientCertificateRefused { alert, sent }
+        } else {
+            TlsError::Alert { alert }
         }
     }
 }
@@ -111,32 +117,89 @@ fn plain_name(name: &str) -> String {
     let inner = name
         .split_once("(\"")
         .and_then(|(_, rest)| rest.strip_suffix("\")"));
-    inner.unwrap_or(name).to_owned()
+    visible(inner.unwrap_or(name))
 }
 
-/// `CertificateRequired` → `certificate_required`.
-fn snake_case(name: &str) -> String {
-    let mut out = String::new();
-    let mut after_lower = false;
-    for character in name.chars() {
-        if character.is_ascii_uppercase() && after_lower {
-            out.push('_');
-        }
-        after_lower = character.is_ascii_lowercase();
-        out.push(character.to_ascii_lowercase());
+/// A stream that notes whether TLS came in: its first byte tells (RFC 8446, section 5.1).
+pub(super) struct FirstByte {
+    inner: BoxStream,
+    is_unread: bool,
+    is_tls: Arc<AtomicBool>,
+}
+
+impl FirstByte {
+    pub(super) fn new(inner: BoxStream) -> (Self, Arc<AtomicBool>) {
+        let is_tls = Arc::new(AtomicBool::new(false));
+        let noted = Arc::clone(&is_tls);
+        (
+            Self {
+                inner,
+                is_unread: true,
+                is_tls,
+            },
+            noted,
+        )
     }
-    out
+}
+
+impl AsyncRead for FirstByte {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let start = buffer.filled().len();
+        let read = Pin::new(&mut self.inner).poll_read(context, buffer);
+        if self.is_unread
+            && let Some(content_type) = buffer.filled().get(start)
+        {
+            self.is_unread = false;
+            let is_tls = matches!(content_type, 20..=24);
+            self.is_tls.store(is_tls, Ordering::Relaxed);
+        }
+        read
+    }
+}
+
+impl AsyncWrite for FirstByte {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
 }
 
 /// A TLS stream.
 pub(super) struct TlsStream {
-    inner: tokio_rustls::client::TlsStream<BoxStream>,
+    inner: tokio_rustls::client::TlsStream<FirstByte>,
     party: Party,
 }
 
 impl TlsStream {
     pub(super) const fn new(
-        inner: tokio_rustls::client::TlsStream<BoxStream>,
+        inner: tokio_rustls::client::TlsStream<FirstByte>,
         party: Party,
     ) -> Self {
         Self { inner, party }
@@ -211,5 +274,50 @@ impl AsyncWrite for TlsStream {
 
     fn is_write_vectored(&self) -> bool {
         self.inner.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn party(has_identity: bool) -> Party {
+        Party {
+            host: "broker".to_owned(),
+            trusted: "ca.pem".to_owned(),
+            has_identity,
+        }
+    }
+
+    #[test]
+    fn an_alert_is_about_the_missing_certificate_only_where_it_means_that() {
+        let about = |code: u8, has_identity| {
+            let error = party(has_identity).alert(AlertDescription::from(code));
+            matches!(error, TlsError::ClientCertificateRefused { sent, .. } if sent == has_identity)
+        };
+        let codes = |has_identity| {
+            (0..=255)
+                .filter(|code| about(*code, has_identity))
+                .collect::<Vec<u8>>()
+        };
+        assert_eq!(codes(false), [42, 116]);
+        assert_eq!(codes(true), [42, 43, 44, 45, 46, 48, 49, 116]);
+        let text = party(false)
+            .alert(AlertDescription::AccessDenied)
+            .to_string();
+        assert!(text.contains("TLS alert access_denied"), "{text}");
+    }
+
+    #[test]
+    fn names_in_a_certificate_cannot_move_a_terminals_cursor() {
+        let presented = [
+            "DnsName(\"a\u{1b}[2J.example\")".to_owned(),
+            "b\u{202e}\u{200b}".to_owned(),
+        ];
+        let error = party(false).wrong_host_name(&presented);
+        assert!(
+            error.to_string().contains("for a[2J.example, b;"),
+            "{error}"
+        );
     }
 }
