@@ -5,6 +5,7 @@
 //! * [`wire`]: the protocol alone: messages, record batches, connections.
 //!
 //! ```no_run
+//! use std::pin::pin;
 //! use std::time::Duration;
 //! use sharegroup::ShareConsumer;
 //!
@@ -14,7 +15,11 @@
 //!     .topics(["orders"])
 //!     .build()
 //!     .await?;
-//! while let Some(batch) = consumer.poll().await? {
+//! let mut ctrl_c = pin!(tokio::signal::ctrl_c());
+//! while let Some(batch) = tokio::select! {
+//!     polled = consumer.poll() => polled?,
+//!     _ = &mut ctrl_c => None,
+//! } {
 //!     for record in batch.records() {
 //!         println!("{}: {:?}", record.offset, record.value);
 //!     }
@@ -33,3 +38,8 @@ pub use sharegroup_consumer::{
     Acknowledge, AcquireMode, ClientConfig, CommitReport, OpenError, PollError, Record,
     SettleError, ShareBatch, ShareConsumer, ShareConsumerBuilder, ShareMetrics, ShareStatus,
 };
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

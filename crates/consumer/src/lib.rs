@@ -1,6 +1,7 @@
 //! Share consumer, producer and admin client for Apache Kafka in pure Rust.
 //!
 //! ```no_run
+//! use std::pin::pin;
 //! use std::time::Duration;
 //! use sharegroup_consumer::ShareConsumer;
 //!
@@ -10,7 +11,11 @@
 //!     .topics(["orders"])
 //!     .build()
 //!     .await?;
-//! while let Some(batch) = consumer.poll().await? {
+//! let mut ctrl_c = pin!(tokio::signal::ctrl_c());
+//! while let Some(batch) = tokio::select! {
+//!     polled = consumer.poll() => polled?,
+//!     _ = &mut ctrl_c => None,
+//! } {
 //!     for record in batch.records() {
 //!         println!("{:?}", record.value);
 //!     }
