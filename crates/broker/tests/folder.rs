@@ -4,7 +4,7 @@
 mod steps;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -20,13 +20,14 @@ use steps::{Steps, orders};
 /// Magic and format.
 const HEADER_BYTES: usize = 12;
 
-/// A folder of a test's own, removed at its end.
+/// A folder of a test's own, removed at its end. It isn't among the system's temporary files, where anybody
+/// may clean up between two starts.
 struct TestDir(PathBuf);
 
 impl TestDir {
     fn new(name: &str) -> Self {
         let folder = format!("sharegroup-broker-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(folder);
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
         drop(fs::remove_dir_all(&path));
         Self(path)
     }

@@ -264,9 +264,12 @@ fn read_when(words: &mut Words<'_>) -> Result<When, String> {
     let api = match words.expect("an API, `any`, `at` or `every`")? {
         "at" => return words.duration().map(When::At),
         "every" => {
-            let interval = words.duration()?;
+            let word = words.expect("a duration such as 500ms or 5s")?;
+            let interval = duration(word)?;
             if interval.is_zero() {
-                return Err("every 0s would never end; write a longer time".to_owned());
+                return Err(format!(
+                    "`every {word}` would never end; write a longer time"
+                ));
             }
             return Ok(When::Every(interval));
         }
@@ -527,7 +530,7 @@ mod tests {
             ("Produce:", "what is to happen"),
             ("at 5s: withhold", "waits for one"),
             ("at noon: crash 1", "not a duration"),
-            ("every 0s: crash 1", "would never end"),
+            ("every 0ms: crash 1", "`every 0ms` would never end"),
             ("at 5s: move leader orders-0 2", "where `to` is expected"),
             ("at 5s: move leader orders-0 to two", "not a broker's id"),
             ("at 5s: set group g share.lock=1", "not a key"),

@@ -212,10 +212,7 @@ impl BrokerBuilder {
                 brokers.insert(broker, (format!("broker-{id}"), 9092));
             }
         }
-        let bootstrap = brokers
-            .values()
-            .map(|(host, port)| Address::new(host, *port).to_string());
-        let bootstrap = bootstrap.collect::<Vec<_>>().join(",");
+        let bootstrap = bootstrap_servers(&brokers);
         let (mut model, folder) = self.model(brokers)?;
         self.faults.check(&model).map_err(StartError::Faults)?;
         model.faults.seed(self.faults.seed);
@@ -316,5 +313,31 @@ impl BrokerBuilder {
             }
         }
         Ok(())
+    }
+}
+
+/// Addresses as clients read them.
+fn bootstrap_servers(brokers: &BTreeMap<BrokerId, (String, u16)>) -> String {
+    let addresses = brokers
+        .values()
+        .map(|(host, port)| Address::new(host, *port).to_string());
+    addresses.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bootstrap_servers_are_read_back_by_clients() {
+        let broker = |id, host: &str, port| (BrokerId(id), (host.to_owned(), port));
+        let brokers = BTreeMap::from([broker(1, "::1", 9092), broker(2, "localhost", 9093)]);
+        let servers = bootstrap_servers(&brokers);
+        assert_eq!(servers, "[::1]:9092,localhost:9093");
+        let read = Address::parse_list(&servers).unwrap();
+        assert_eq!(
+            read,
+            [Address::new("::1", 9092), Address::new("localhost", 9093)]
+        );
     }
 }

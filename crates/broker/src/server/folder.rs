@@ -132,7 +132,8 @@ impl Folder {
             _ => {}
         }
         let journal_path = path.join("journal");
-        if !journal_path.exists() {
+        let exists = journal_path.try_exists();
+        if !exists.map_err(io_error("can't look for", &journal_path))? {
             let made = write_snapshot(path, model, None);
             made.map_err(io_error("can't write", &journal_path))?;
         }

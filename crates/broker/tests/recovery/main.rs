@@ -15,7 +15,7 @@ mod raw;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::{env, fs, process, thread};
 
@@ -90,10 +90,16 @@ fn start_by(mut command: Command, dir: &Path) -> (Child, String) {
     (child, servers.unwrap())
 }
 
+/// A folder that no other test has.
+fn own_dir(name: &str) -> PathBuf {
+    let name = format!("sharegroup-broker-{name}-{}", process::id());
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
 #[test]
 fn what_was_said_before_kill_9_holds_after_it() {
     let rounds = env::var(ROUNDS).map_or(5, |rounds| rounds.parse().unwrap());
-    let dir = env::temp_dir().join(format!("sharegroup-broker-recovery-{}", process::id()));
+    let dir = own_dir("recovery");
     let ledger = Ledger::default();
     let mut random = Random(rounds);
     let mut producers = [Producer::new("a", 1), Producer::new("b", 2)];
@@ -168,8 +174,7 @@ fn settle_the_rest(dir: &Path, ledger: &Ledger, member: u64) {
 #[cfg(unix)]
 #[test]
 fn a_disk_that_takes_no_more_is_told_and_loses_nothing() {
-    let name = format!("sharegroup-broker-full-disk-{}", process::id());
-    let dir = env::temp_dir().join(name);
+    let dir = own_dir("full-disk");
     let mut limited = Command::new("sh");
     // In blocks of 512 bytes; the signal would end the process.
     let limit = "trap '' XFSZ; ulimit -f 256; exec \"$0\" \"$@\"";

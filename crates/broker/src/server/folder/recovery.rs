@@ -185,7 +185,6 @@ fn put_aside(journal: &Path, at: u64, tail: &[u8]) -> io::Result<Option<PathBuf>
         .create_new(true)
         .open(&path)?;
     file.write_all(tail)?;
-    file.sync_all()?;
     Ok(Some(path))
 }
 

@@ -229,3 +229,18 @@ fn a_folder_whose_lock_was_deleted_is_in_use_all_the_same() {
     }
     assert_eq!(world.produce(1), (ErrorCode::None, 1));
 }
+
+/// It is a link to itself: whether it is there can't be said.
+#[test]
+fn a_journal_that_cannot_be_looked_at_is_not_made_anew() {
+    let dir = TestDir::new("loop");
+    fs::create_dir_all(&dir.0).unwrap();
+    let journal = dir.0.join("journal");
+    std::os::unix::fs::symlink("journal", &journal).unwrap();
+    let refused = World::try_open(&dir.0).map(|_| ());
+    assert!(
+        matches!(refused, Err(FolderError::Io { .. })),
+        "{refused:?}"
+    );
+    assert!(fs::symlink_metadata(&journal).unwrap().is_symlink());
+}
