@@ -485,11 +485,7 @@ impl fmt::Display for CorruptBatch {
     }
 }
 
-impl std::error::Error for CorruptBatch {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
-}
+impl std::error::Error for CorruptBatch {}
 
 impl Drop for CorruptBatch {
     fn drop(&mut self) {

@@ -388,7 +388,14 @@ impl ShareConsumerBuilder {
         );
         tokio::select! {
             biased;
-            joined = joining => joined,
+            joined = joining => joined.map_err(|error| match error {
+                // The first round of tries isn't over.
+                OpenError::NotJoined { group_id, bootstrap_servers, waited, last: None } => {
+                    let last = watched.last_failure().map(|error| error.to_string());
+                    OpenError::NotJoined { group_id, bootstrap_servers, waited, last }
+                }
+                error => error,
+            }),
             source = watched.refusal() => Err(OpenError::Refused { group_id, source }),
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use sharegroup_session::FatalError;
 use sharegroup_wire::duration::show;
 use sharegroup_wire::net::{Address, AddressError, CallError, ConnectError};
+use sharegroup_wire::text::visible;
 use sharegroup_wire::{BrokerId, ErrorCode};
 use thiserror::Error;
 
@@ -30,7 +31,7 @@ pub enum ConfigError {
         /// The key.
         key: &'static str,
         /// What is wrong with it.
-        source: AddressError,
+        r#source: AddressError,
     },
     /// This program has no TLS and no SASL.
     #[error(
@@ -69,7 +70,7 @@ pub enum ClientError {
     #[error(transparent)]
     Call(#[from] CallError),
     /// The broker refused.
-    #[error("{api}: {code}: {}", .message.as_deref().unwrap_or(.code.sentence()))]
+    #[error("{api}: {code}: {}", explained(.message.as_deref(), *.code))]
     Broker {
         /// The API's name.
         api: &'static str,
@@ -136,6 +137,11 @@ impl ClientError {
     }
 }
 
+/// A broker's own words, or what its code means.
+pub(crate) fn explained(message: Option<&str>, code: ErrorCode) -> String {
+    message.map_or_else(|| code.sentence().to_owned(), visible)
+}
+
 /// Why a share consumer could not be opened.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -168,7 +174,7 @@ pub enum OpenError {
         /// The group.
         group_id: String,
         /// Why.
-        source: ConnectError,
+        r#source: ConnectError,
     },
     /// The cluster or the group refuses for good.
     #[error(transparent)]

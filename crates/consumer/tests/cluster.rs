@@ -13,9 +13,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use scripted::{Asked, Peer};
 use sharegroup_consumer::TopicPartition;
-use sharegroup_consumer::admin::{Admin, AdminError, LogPosition};
+use sharegroup_consumer::admin::{Admin, AdminError, LogPosition, Resource};
 use sharegroup_consumer::client::ClientConfig;
-use sharegroup_consumer::error::ClientError;
+use sharegroup_consumer::error::{ClientError, ConfigError};
+use sharegroup_consumer::producer::ProduceError;
 use sharegroup_consumer::{OpenError, ShareConsumer};
 use sharegroup_wire::message::api_versions::{
     ApiVersion, ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey,
@@ -489,6 +490,91 @@ async fn a_certificate_that_is_refused_ends_the_start_of_a_consumer_at_once() {
     let net = Net::new(&[Behaviour::Untrusted, Behaviour::Refuses]);
     let error = open(&net, "broker-0:9092,broker-1:9092").await.unwrap_err();
     assert!(matches!(error, OpenError::NotJoined { .. }), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_consumer_that_cannot_join_tells_the_real_cause_whenever_its_time_ends() {
+    let net = Net::new(&[Behaviour::Refuses]);
+    for seconds in [1, 2, 4, 5, 6, 10, 11, 15, 16, 17, 23, 31, 60] {
+        let builder = ShareConsumer::builder_with(net.config("broker-0:9092"));
+        let builder = builder.group_id("g").topics(["t"]).driver_on_current();
+        let timeout = seconds * SECOND;
+        let error = builder.startup_timeout(timeout).build().await.unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("broker-0:9092: connection refused"),
+            "{seconds} s: {text}"
+        );
+        assert!(!text.contains("gave no answer"), "{seconds} s: {text}");
+    }
+}
+
+#[test]
+fn an_error_and_its_sources_say_everything_once() {
+    let connect = ConnectError::Io {
+        address: Address::new("broker", 9092),
+        kind: io::ErrorKind::ConnectionRefused,
+        text: "connection refused".into(),
+    };
+    let client = ClientError::Connect(connect.clone());
+    let errors: [Box<dyn std::error::Error>; 5] = [
+        Box::new(OpenError::Refused {
+            group_id: "g".into(),
+            source: connect,
+        }),
+        Box::new(ConfigError::Address {
+            key: "bootstrap.servers",
+            source: "broker".parse::<Address>().unwrap_err(),
+        }),
+        Box::new(ProduceError::NoProducerId(Box::new(client.clone()))),
+        Box::new(AdminError::Client(client.clone())),
+        Box::new(ClientError::Deadline {
+            operation: "Metadata",
+            after: SECOND,
+            last: Some(Box::new(client)),
+        }),
+    ];
+    for error in errors {
+        let mut text = error.to_string();
+        let mut next = error.source();
+        while let Some(cause) = next {
+            let cause_text = cause.to_string();
+            assert!(
+                !text.contains(&cause_text),
+                "{text:?} has {cause_text:?} already"
+            );
+            text = cause_text;
+            next = cause.source();
+        }
+    }
+}
+
+#[test]
+fn a_brokers_words_cannot_move_a_terminals_cursor() {
+    let message = Some("no\u{1b}[2J\u{202e}\u{200b}!".to_owned());
+    let code = ErrorCode::PolicyViolation;
+    let errors: [Box<dyn std::error::Error>; 3] = [
+        Box::new(ClientError::Broker {
+            api: "Metadata",
+            code,
+            message: message.clone(),
+        }),
+        Box::new(AdminError::Broker {
+            operation: "CreateTopics",
+            resource: Resource::Cluster,
+            code,
+            message: message.clone(),
+        }),
+        Box::new(ProduceError::Broker {
+            partition: TopicPartition::new("orders", 0),
+            code,
+            message,
+            may_have_been_written: false,
+        }),
+    ];
+    for error in errors {
+        assert!(error.to_string().contains(": no[2J!"), "{error}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use sharegroup_wire::message::share_group_heartbeat::{
     Assignment, ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse,
 };
+use sharegroup_wire::text::visible;
 use sharegroup_wire::{ErrorCode, MemberEpoch};
 
 use crate::event::{FatalError, MemberState, Warning};
@@ -244,7 +245,10 @@ impl Member {
         response: &ShareGroupHeartbeatResponse,
         retry_backoff_max: Duration,
     ) -> Heartbeat {
-        let detail = response.error_message.clone().unwrap_or_default();
+        let detail = response
+            .error_message
+            .as_deref()
+            .map_or_else(String::new, visible);
         let joining = self.epoch == MemberEpoch::JOIN;
         match error {
             // Same id, epoch 0, all fields; sessions and what is held go on (KIP-932, B-029).

@@ -5,7 +5,7 @@ use std::fmt;
 use sharegroup_wire::{BrokerId, ErrorCode};
 use thiserror::Error;
 
-use crate::error::ClientError;
+use crate::error::{ClientError, explained};
 use crate::topic_partition::TopicPartition;
 
 /// What an operation is about.
@@ -49,7 +49,7 @@ impl fmt::Display for Resource {
 #[non_exhaustive]
 pub enum AdminError {
     /// The broker refused.
-    #[error("{operation} of {resource} refused: {code}: {}{}", .message.as_deref().unwrap_or(.code.sentence()), hint(*.code))]
+    #[error("{operation} of {resource} refused: {code}: {}{}", explained(.message.as_deref(), *.code), hint(*.code))]
     Broker {
         /// The API's name.
         operation: &'static str,

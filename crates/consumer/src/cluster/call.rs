@@ -282,7 +282,9 @@ impl<'a> Attempts<'a> {
         if until < self.deadline {
             return Ok(Err(silent));
         }
-        self.failed(silent);
+        // Cut off in the pause before the next try to connect, or in that: the last one tells more.
+        let known = self.cluster.last_failure_at(address);
+        self.failed(known.map_or(silent, ClientError::Connect));
         Err(self.deadline_error())
     }
 

@@ -22,6 +22,7 @@ use sharegroup_wire::message::metadata::{MetadataRequest, MetadataRequestTopic, 
 use sharegroup_wire::net::{
     Address, CallError, CloseReason, ConnectError, Connection, ConnectionOptions, canonical_servers,
 };
+use sharegroup_wire::text::is_visible;
 use tokio::sync::{OnceCell, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -216,11 +217,15 @@ impl Cluster {
         address: &Address,
         idle_max: Option<Duration>,
     ) -> Result<Connection, ConnectError> {
-        let reconnect = self.state().reconnects.get(address).copied();
-        if let Some(reconnect) = reconnect {
-            sleep_until(reconnect.not_before).await;
+        let reconnect = self
+            .state()
+            .reconnects
+            .get(address)
+            .map(|r| (r.not_before, r.failures));
+        if let Some((not_before, _)) = reconnect {
+            sleep_until(not_before).await;
         }
-        let failures = reconnect.map_or(0, |reconnect| reconnect.failures);
+        let failures = reconnect.map_or(0, |(_, failures)| failures);
         let timeouts = self.inner.config.setup_timeout();
         let options = ConnectionOptions {
             setup_timeout: timeouts.delay(failures.saturating_add(1), &self.inner.jitter),
@@ -234,7 +239,7 @@ impl Cluster {
             Ok(_) => {
                 state.reconnects.remove(address);
             }
-            Err(_) => state.connect_failed(address, |failures| {
+            Err(error) => state.connect_failed(address, Some(error), |failures| {
                 backoff.delay(failures, &self.inner.jitter)
             }),
         }
@@ -246,9 +251,21 @@ impl Cluster {
         let backoff = self.inner.config.reconnect_backoff();
         let mut state = self.state();
         state.pool.remove(address);
-        state.connect_failed(address, |failures| {
+        state.connect_failed(address, None, |failures| {
             backoff.delay(failures, &self.inner.jitter)
         });
+    }
+
+    /// Why the last try to connect to this address failed, where none has worked since.
+    fn last_failure_at(&self, address: &Address) -> Option<ConnectError> {
+        self.state().reconnects.get(address)?.last.clone()
+    }
+
+    /// Why the last try to connect to any address failed, where none has worked there since.
+    pub(crate) fn last_failure(&self) -> Option<ConnectError> {
+        let state = self.state();
+        let failed = state.reconnects.values().filter(|r| r.last.is_some());
+        failed.max_by_key(|r| r.not_before)?.last.clone()
     }
 
     /// The connection for cold traffic. It is opened once for all who wait for it, and to the end
@@ -417,5 +434,6 @@ impl Cluster {
 
 fn address(host: &str, port: i32) -> Option<Address> {
     let port = u16::try_from(port).ok().filter(|port| *port > 0)?;
-    (!host.is_empty()).then(|| Address::new(host, port))
+    let is_host = !host.is_empty() && host.chars().all(is_visible);
+    is_host.then(|| Address::new(host, port))
 }

@@ -33,10 +33,12 @@ pub(super) struct State {
 }
 
 /// Failed tries in a row to connect to one address.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) struct Reconnect {
     pub(super) failures: u32,
     pub(super) not_before: Instant,
+    /// Why the last one failed; `None` = no answer to a request.
+    pub(super) last: Option<ConnectError>,
 }
 
 impl State {
@@ -53,13 +55,16 @@ impl State {
     pub(super) fn connect_failed(
         &mut self,
         address: &Address,
+        error: Option<&ConnectError>,
         delay: impl FnOnce(u32) -> Duration,
     ) {
         let now = Instant::now();
         let reconnect = self.reconnects.entry(address.clone()).or_insert(Reconnect {
             failures: 0,
             not_before: now,
+            last: None,
         });
+        reconnect.last = error.cloned();
         reconnect.failures = reconnect.failures.saturating_add(1);
         reconnect.not_before = now + delay(reconnect.failures);
     }

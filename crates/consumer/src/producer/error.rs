@@ -7,7 +7,7 @@ use sharegroup_wire::duration::show;
 use sharegroup_wire::record::BuildError;
 use thiserror::Error;
 
-use crate::error::ClientError;
+use crate::error::{ClientError, explained};
 use crate::topic_partition::TopicPartition;
 
 /// Why a record was not accepted or not confirmed.
@@ -76,7 +76,7 @@ pub enum ProduceError {
         text: String,
     },
     /// The broker refused the record.
-    #[error("{partition}: {code}: {}", .message.as_deref().unwrap_or(.code.sentence()))]
+    #[error("{partition}: {code}: {}", explained(.message.as_deref(), *.code))]
     Broker {
         /// The partition.
         partition: TopicPartition,
@@ -116,7 +116,7 @@ pub enum ProduceError {
     },
     /// No producer id.
     #[error("no producer id: {0}")]
-    NoProducerId(#[source] Box<ClientError>),
+    NoProducerId(Box<ClientError>),
     /// The producer was closed before the record was confirmed, or its runtime ended.
     #[error("the producer was closed")]
     Closed,

@@ -8,6 +8,7 @@ use sharegroup_wire::message::share_acknowledge::ShareAcknowledgeResponse;
 use sharegroup_wire::message::share_fetch::{
     AcquiredRecords, FetchedPartition, LeaderIdAndEpoch, ShareFetchResponse,
 };
+use sharegroup_wire::text::visible;
 use sharegroup_wire::{BrokerId, ErrorCode};
 
 use super::renewal::lock_of;
@@ -236,7 +237,7 @@ impl SessionCore {
     ) {
         let detail = message.map_or_else(
             || error.to_string(),
-            |message| format!("{error}: {message}"),
+            |message| format!("{error}: {}", visible(&message)),
         );
         match error {
             ErrorCode::UnsupportedVersion => return self.fail_share_groups_off(),

@@ -72,7 +72,6 @@ pub enum ConnectError {
         /// Where to.
         address: Address,
         /// Why it ended.
-        #[source]
         reason: CloseReason,
     },
     /// The connection could not be secured, or was refused for its certificates.
@@ -81,7 +80,7 @@ pub enum ConnectError {
         /// Where to.
         address: Address,
         /// Why.
-        source: Box<TlsError>,
+        r#source: Box<TlsError>,
     },
     /// The client could not authenticate.
     #[error("not authenticated at {address}: {source}")]
@@ -89,7 +88,7 @@ pub enum ConnectError {
         /// Where.
         address: Address,
         /// Why.
-        source: Box<SaslError>,
+        r#source: Box<SaslError>,
     },
     /// The broker refused ApiVersions.
     #[error("{address} refused ApiVersions: {code}: {}", .code.sentence())]
@@ -218,7 +217,6 @@ pub enum CallError {
         /// The API's name.
         api: &'static str,
         /// Why it ended.
-        #[source]
         reason: CloseReason,
     },
     /// The connection ended while the call waited. Whether the broker did the work is unknown.
@@ -229,7 +227,6 @@ pub enum CallError {
         /// The API's name.
         api: &'static str,
         /// Why it ended.
-        #[source]
         reason: CloseReason,
     },
     /// No answer before the deadline; the connection was closed. Whether the broker did the work is
@@ -253,7 +250,7 @@ pub enum CallError {
         /// The version asked for.
         version: i16,
         /// What is wrong.
-        source: DecodeError,
+        r#source: DecodeError,
     },
 }
 
@@ -343,7 +340,7 @@ pub enum CloseReason {
     Tls(Box<TlsError>),
     /// The client could not authenticate again before its session ended (KIP-368).
     #[error("not authenticated again: {0}")]
-    Authentication(#[source] Box<SaslError>),
+    Authentication(Box<SaslError>),
     /// The peer answered with a TLS alert.
     #[error(
         "the peer answered with a TLS alert: its port expects TLS; use a plaintext port or turn TLS on (security.protocol)"
@@ -354,7 +351,7 @@ pub enum CloseReason {
     Http,
     /// A frame that can't be one.
     #[error("illegal frame: {0}")]
-    Frame(#[source] DecodeError),
+    Frame(DecodeError),
     /// A frame whose size is negative or leaves no room for a correlation id.
     #[error("illegal frame size of {size} bytes")]
     FrameSize {
@@ -383,7 +380,7 @@ pub enum CloseReason {
         /// The API's name.
         api: &'static str,
         /// What is wrong.
-        source: DecodeError,
+        r#source: DecodeError,
     },
 }
 

@@ -22,7 +22,6 @@ pub struct BatchError {
     /// trusted.
     pub bytes: Bytes,
     /// What is wrong.
-    #[source]
     pub kind: BatchErrorKind,
 }
 
@@ -126,7 +125,6 @@ pub struct RecordError {
     /// Where, in bytes from the start of the decompressed records.
     pub position: u32,
     /// What is wrong.
-    #[source]
     pub kind: RecordErrorKind,
 }
 

@@ -43,7 +43,7 @@ pub enum SaslError {
         /// The endpoint.
         endpoint: String,
         /// Why.
-        source: Box<TlsError>,
+        r#source: Box<TlsError>,
     },
     /// The broker's port is one without SASL.
     #[error(
@@ -134,7 +134,7 @@ pub enum SaslError {
         /// The API's name.
         api: &'static str,
         /// What is wrong.
-        source: DecodeError,
+        r#source: DecodeError,
     },
     /// The connection ended before the broker said yes or no.
     #[error("the connection ended during authentication: {reason}")]
