@@ -212,6 +212,83 @@ async fn what_is_not_confirmed_in_time_fails_and_says_whether_it_may_be_written(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_trouble_of_many_batches_is_logged_once_a_minute_with_all_records_counted() {
+    let log = Log::default();
+    let guard = tracing::subscriber::set_default(log.clone());
+    let cluster = Cluster::new(1).with_topic("orders", 4);
+    cluster.always(Some(Fault::Refuse(ErrorCode::KafkaStorageError)));
+    let mut config = cluster.producer_config();
+    config.batch_bytes_max = 1;
+    config.delivery_timeout = 30 * SECOND;
+    let producer = Producer::new(config);
+    let mut deliveries = Vec::new();
+    for index in 0..100 {
+        deliveries.push(producer.send(record(index)).await.unwrap());
+        tokio::time::sleep(SECOND / 10).await;
+    }
+    for delivery in deliveries {
+        let error = delivery.await.unwrap_err();
+        assert!(
+            error.may_have_been_written() || !error.to_string().contains("KAFKA_STORAGE_ERROR")
+        );
+    }
+    drop(producer);
+    tokio::time::sleep(SECOND).await;
+    drop(guard);
+    assert_eq!(log.lines("Producing again.").len(), 1);
+    // Of those that were tried and of those that waited behind them.
+    let lost = [log.lines("Records were not"), log.lines("Further records")].concat();
+    assert!(lost.len() <= 4, "{lost:?}");
+    let records = lost.iter().map(|line| {
+        let (_, count) = line.split_once("records=").unwrap();
+        count.split(' ').next().unwrap().parse::<u64>().unwrap()
+    });
+    assert_eq!(records.sum::<u64>(), 100);
+}
+
+/// Keeps the log of this thread.
+#[derive(Clone, Default)]
+struct Log(std::sync::Arc<std::sync::Mutex<Vec<String>>>);
+
+impl Log {
+    fn lines(&self, part: &str) -> Vec<String> {
+        let lines = self.0.lock().unwrap();
+        let found = lines.iter().filter(|line| line.contains(part));
+        found.cloned().collect()
+    }
+}
+
+impl tracing::Subscriber for Log {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        struct Line(String);
+        impl tracing::field::Visit for Line {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                self.0.push_str(&format!(" {}={value:?}", field.name()));
+            }
+        }
+        let mut line = Line(String::new());
+        event.record(&mut line);
+        self.0.lock().unwrap().push(line.0);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[tokio::test(start_paused = true)]
 async fn batches_wait_for_company_up_to_linger() {
     let cluster = Cluster::new(1).with_topic("orders", 1);
     let mut config = cluster.producer_config();

@@ -17,6 +17,7 @@ use super::delivery::{BatchCell, BatchOutcome, DeliveryFuture, Refusal};
 use super::error::{ProduceError, may_have_been_written};
 use super::partitioner::partition_of_key;
 use super::record::ProducerRecord;
+use super::thinned::Thinned;
 use crate::error::ClientError;
 use crate::topic_partition::TopicPartition;
 
@@ -90,6 +91,8 @@ pub(super) struct Accumulator {
     pub(super) starved: usize,
     /// First failure since the last flush.
     pub(super) first_failure: Option<ProduceError>,
+    /// What was told of records that were not produced.
+    losses: Thinned,
     /// No more records.
     pub(super) is_closed: bool,
     /// Give up what waits.
@@ -245,9 +248,13 @@ impl Accumulator {
     ) -> Plan {
         let now = Instant::now();
         self.expire(config, now);
+        for (cause, records) in self.losses.take_due(now) {
+            tell_further_loss(&cause, records);
+        }
         let all_due = self.flushes > 0 || self.starved > 0 || self.is_closed;
         let mut plan = Plan {
             is_idle: true,
+            wake_at: self.losses.next_at(),
             ..Plan::default()
         };
         let mut due: Vec<(Instant, BrokerId, TopicId, &mut Partition)> = Vec::new();
@@ -316,7 +323,7 @@ impl Accumulator {
                     may_have_been_written: batch.may_have_been_written,
                     last: batch.last_failure.clone(),
                 };
-                tracing::error!(%error, records = batch.len(), "Records were not produced.");
+                tell_loss(&mut self.losses, &error, &batch);
                 epochs_used_up |= partition.renounce(&batch);
                 first_failure.get_or_insert_with(|| error.clone());
                 batch.complete(BatchOutcome::Failed(error));
@@ -404,7 +411,7 @@ impl Accumulator {
     }
 
     fn end(&mut self, batch: Batch, outcome: BatchOutcome, failure: ProduceError) {
-        tracing::error!(error = %failure, records = batch.len(), "Records were not produced.");
+        tell_loss(&mut self.losses, &failure, &batch);
         self.renounce(&batch);
         if let Some(partition) = self.partition_of(&batch) {
             partition.in_flight = None;
@@ -434,6 +441,7 @@ impl Accumulator {
             if partition.next.is_none() {
                 // None of them was tried: a batch that was has its identity, or its partition the next.
                 for batch in partition.queue.drain(..) {
+                    tell_loss(&mut self.losses, &failure, &batch);
                     batch.complete(BatchOutcome::Failed(failure.clone()));
                     self.first_failure.get_or_insert_with(|| failure.clone());
                 }
@@ -558,6 +566,26 @@ impl Partition {
         };
         self.next = identity.next_epoch();
         self.next.is_none()
+    }
+}
+
+/// Tells of a batch that ends without being written.
+fn tell_loss(losses: &mut Thinned, error: &ProduceError, batch: &Batch) {
+    if let Some(records) = losses.enter(Instant::now(), error.cause(), batch.len() as u64) {
+        tracing::error!(%error, records, "Records were not produced.");
+    }
+}
+
+fn tell_further_loss(cause: &str, records: u64) {
+    tracing::error!(error = cause, records, "Further records were not produced.");
+}
+
+/// Nothing that was lost is left untold.
+impl Drop for Accumulator {
+    fn drop(&mut self) {
+        for (cause, records) in self.losses.take_all() {
+            tell_further_loss(&cause, records);
+        }
     }
 }
 

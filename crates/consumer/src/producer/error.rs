@@ -7,6 +7,7 @@ use sharegroup_wire::duration::show;
 use sharegroup_wire::record::BuildError;
 use thiserror::Error;
 
+use super::thinned::cause;
 use crate::error::{ClientError, explained};
 use crate::topic_partition::TopicPartition;
 
@@ -127,6 +128,22 @@ impl ProduceError {
         Self::Build {
             partition,
             text: error.to_string(),
+        }
+    }
+
+    /// What it comes from, whatever the partition.
+    pub(super) fn cause(&self) -> String {
+        match self {
+            Self::DeliveryTimeout {
+                last: Some(last), ..
+            } => cause(last),
+            Self::DeliveryTimeout { last: None, .. } => "not sent in time".to_owned(),
+            Self::Build { text, .. } => text.clone(),
+            Self::Broker { code, message, .. } => {
+                format!("{code}: {}", explained(message.as_deref(), *code))
+            }
+            Self::NoProducerId(error) => cause(error),
+            other => other.to_string(),
         }
     }
 

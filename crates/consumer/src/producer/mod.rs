@@ -30,6 +30,7 @@ mod partitioner;
 mod record;
 mod request;
 mod sender;
+mod thinned;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -16,6 +16,7 @@ use super::accumulator::{Accumulator, Plan};
 use super::batch::{Batch, Identity};
 use super::config::ProducerConfig;
 use super::request::{Answer, Attempt, produce};
+use super::thinned::{Thinned, cause};
 use crate::cluster::{Cluster, MetadataScope};
 use crate::error::ClientError;
 
@@ -80,6 +81,8 @@ struct Sender {
     brokers: HashMap<BrokerId, Broker>,
     metadata: Metadata,
     asks_producer_id: bool,
+    /// What was told of tries that failed.
+    retries: Thinned,
 }
 
 #[derive(Default)]
@@ -111,6 +114,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
         brokers: HashMap::new(),
         metadata: Metadata::default(),
         asks_producer_id: false,
+        retries: Thinned::default(),
     };
     sender.run().await;
     drop(guard);
@@ -259,16 +263,24 @@ impl Sender {
         let mut state = self.shared.state();
         for (batch, attempt) in answer.attempts {
             self.metadata.is_stale |= attempt.questions_leader();
+            tell_retry(&mut self.retries, &batch, &attempt);
             finish_batch(&self.shared, &mut state, batch, attempt);
         }
     }
 }
 
+/// Tells of a batch that is tried again: of one partition for all that fail for the same cause.
+fn tell_retry(retries: &mut Thinned, batch: &Batch, attempt: &Attempt) {
+    let (Attempt::Retry(error) | Attempt::RetryWithNextEpoch(error)) = attempt else {
+        return;
+    };
+    if let Some(tries) = retries.enter(Instant::now(), cause(error), 1) {
+        tracing::warn!(partition = %batch.partition(), tries, %error, "Producing again.");
+    }
+}
+
 fn finish_batch(shared: &Shared, state: &mut Accumulator, batch: Batch, attempt: Attempt) {
     let pause = shared.cluster.retry_delay(batch.failures.saturating_add(1));
-    if let Attempt::Retry(error) | Attempt::RetryWithNextEpoch(error) = &attempt {
-        tracing::warn!(partition = %batch.partition(), failures = batch.failures + 1, %error, "Producing again.");
-    }
     match attempt {
         Attempt::Written {
             base_offset,
