@@ -46,6 +46,45 @@ pub(crate) struct ClientSettings {
     pub(crate) client: ClientConfig,
     /// The command's own keys.
     pub(crate) own: BTreeMap<String, String>,
+    /// Where all of them stand.
+    pub(crate) layers: Layers,
+}
+
+/// Where settings stand.
+#[derive(Debug)]
+pub(crate) struct Layers {
+    file: Option<Properties>,
+    /// The command line, over the file.
+    given: BTreeMap<String, String>,
+}
+
+impl Layers {
+    /// All keys with the values in force.
+    fn settings(&self) -> BTreeMap<&str, &str> {
+        let file = self.file.iter().flat_map(Properties::iter);
+        let given = self.given.iter();
+        let given = given.map(|(key, value)| (key.as_str(), value.as_str()));
+        file.chain(given).collect()
+    }
+
+    /// What is to be said about a key, which it names: with file and line where it stands in one.
+    pub(crate) fn at(&self, key: &str, text: impl Into<String>) -> String {
+        let file = self.file.as_ref().filter(|file| file.get(key).is_some());
+        let Some(file) = file.filter(|_| !self.given.contains_key(key)) else {
+            return text.into();
+        };
+        let mut problem = file.problem(key, text);
+        (problem.key, problem.value) = (None, None);
+        problem.to_string()
+    }
+
+    /// The same for a text that may name any key, or one that is missing where the protocol needs it.
+    fn at_named(&self, text: String) -> String {
+        let settings = self.settings();
+        let mut keys = settings.keys();
+        let named = keys.find(|key| text.contains(**key) && ClientConfig::keys().contains(key));
+        self.at(named.unwrap_or(&"security.protocol"), text)
+    }
 }
 
 impl ClientArgs {
@@ -68,9 +107,10 @@ impl ClientArgs {
             errors: Vec::new(),
             warnings: Vec::new(),
         };
-        let mut settings = self.file_settings(signals, &mut problems).await?;
-        settings.extend(self.command_property.iter().cloned());
-        settings.remove("bootstrap.servers");
+        let layers = Layers {
+            file: self.file_settings(signals, &mut problems).await?,
+            given: self.command_property.iter().cloned().collect(),
+        };
         let client = ClientConfig::new(&self.bootstrap_server);
         let mut client = match client {
             Ok(client) => client,
@@ -89,37 +129,43 @@ impl ClientArgs {
         client.client_id = Some("sharegroup".to_owned());
         client.default_api_timeout = self.startup_timeout;
         let mut mine = BTreeMap::new();
-        for (key, value) in settings {
-            if let Some(unsupported) = unsupported_key(&key) {
-                refuse(&key, unsupported, &mut problems);
+        let settings = layers.settings();
+        let settings = settings.iter();
+        for (key, value) in settings.filter(|(key, _)| **key != "bootstrap.servers") {
+            if let Some(unsupported) = unsupported_key(key) {
+                refuse(key, unsupported, &layers, &mut problems);
                 continue;
             }
-            match client.set(&key, &value) {
+            match client.set(key, value) {
                 Ok(true) => {}
-                Ok(false) if own.contains(&key.as_str()) => {
-                    mine.insert(key, value);
+                Ok(false) if own.contains(key) => {
+                    mine.insert((*key).to_owned(), (*value).to_owned());
                 }
-                Ok(false) => unknown(&key, own, &mut problems),
-                Err(error) => problems.errors.push(error.to_string()),
+                Ok(false) => unknown(key, own, &layers, &mut problems),
+                Err(error) => problems.errors.push(layers.at(key, error.to_string())),
             }
         }
         if problems.errors.is_empty() {
-            client = check(client, signals, &mut problems).await?;
+            client = check(client, &layers, signals, &mut problems).await?;
         }
         if !problems.errors.is_empty() {
             return Err(problems.into());
         }
         problems.show(screen);
-        Ok(ClientSettings { client, own: mine })
+        Ok(ClientSettings {
+            client,
+            own: mine,
+            layers,
+        })
     }
 
     async fn file_settings(
         &self,
         signals: &Signals,
         problems: &mut Problems,
-    ) -> anyhow::Result<BTreeMap<String, String>> {
+    ) -> anyhow::Result<Option<Properties>> {
         let Some(file) = self.command_config.clone() else {
-            return Ok(BTreeMap::new());
+            return Ok(None);
         };
         let read = move || {
             let mut found = Vec::new();
@@ -129,16 +175,8 @@ impl ClientArgs {
         problems
             .warnings
             .extend(found.iter().map(ToString::to_string));
-        Ok(match properties {
-            Ok(properties) => properties
-                .iter()
-                .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                .collect(),
-            Err(problem) => {
-                problems.errors.push(problem.to_string());
-                BTreeMap::new()
-            }
-        })
+        let properties = properties.map_err(|problem| problems.errors.push(problem.to_string()));
+        Ok(properties.ok())
     }
 }
 
@@ -153,9 +191,8 @@ impl ClientSettings {
         };
         let number = value.trim().parse().ok().filter(|number| *number >= min);
         number.map(Some).ok_or_else(|| {
-            Problems::one(format!(
-                "{key}={value}: must be a whole number of at least {min}"
-            ))
+            let text = format!("{key}={value}: must be a whole number of at least {min}");
+            Problems::one(self.layers.at(key, text))
         })
     }
 }
@@ -170,36 +207,42 @@ fn cause(error: &ConfigError) -> String {
 /// Whether the security keys work together and with the files that they name.
 async fn check(
     client: ClientConfig,
+    layers: &Layers,
     signals: &Signals,
     problems: &mut Problems,
 ) -> anyhow::Result<ClientConfig> {
     let read = move || (client.check(), client);
     let (checked, client) = signals.reading(read).await?;
     if let Err(error) = checked {
-        problems.errors.push(error.to_string());
+        problems.errors.push(layers.at_named(error.to_string()));
     }
     Ok(client)
 }
 
-fn refuse(key: &str, unsupported: Unsupported, problems: &mut Problems) {
-    match unsupported {
-        Unsupported::Ignored(why) => problems.warnings.push(format!("{key}: is ignored: {why}")),
-        Unsupported::Refused(advice) => problems
-            .errors
-            .push(format!("{key}: can't be used here; {advice}")),
-    }
+fn refuse(key: &str, unsupported: Unsupported, layers: &Layers, problems: &mut Problems) {
+    let (texts, text) = match unsupported {
+        Unsupported::Ignored(why) => (&mut problems.warnings, format!("is ignored: {why}")),
+        Unsupported::Refused(advice) => {
+            let text = format!("can't be used here; {advice}");
+            (&mut problems.errors, text)
+        }
+    };
+    texts.push(layers.at(key, format!("{key}: {text}")));
 }
 
-fn unknown(key: &str, own: &[&str], problems: &mut Problems) {
+fn unknown(key: &str, own: &[&str], layers: &Layers, problems: &mut Problems) {
     let known = ClientConfig::keys().iter().chain(own);
-    match nearest(key, known.map(|known| Cow::Borrowed(*known))) {
-        Some(right) => problems
-            .errors
-            .push(format!("{key}: is not a key; did you mean {right}?")),
-        None => problems.warnings.push(format!(
-            "{key}: is not a key of this client; it has no effect"
-        )),
-    }
+    let (texts, text) = match nearest(key, known.map(|known| Cow::Borrowed(*known))) {
+        Some(right) => {
+            let text = format!("is not a key; did you mean {right}?");
+            (&mut problems.errors, text)
+        }
+        None => {
+            let text = "is not a key of this client; it has no effect";
+            (&mut problems.warnings, text.to_owned())
+        }
+    };
+    texts.push(layers.at(key, format!("{key}: {text}")));
 }
 
 #[cfg(test)]
@@ -250,6 +293,39 @@ mod tests {
         }
         assert_eq!(problems.errors.len(), 3);
         assert!(problems.warnings[0].contains("my.own.key"));
+    }
+
+    #[tokio::test]
+    async fn what_is_wrong_in_a_file_is_told_with_its_line() {
+        let path = std::env::temp_dir().join(format!("sharegroup-client-{}", std::process::id()));
+        let text =
+            "request.timeout.ms=fast\n\nmax.poll.record=1\nmy.own.key=1\nmax.poll.records=x\n";
+        std::fs::write(&path, text).unwrap();
+        let name = path.to_str().unwrap();
+        let file = ["--command-config", name];
+        let problems = settings(&file).await.unwrap_err();
+        let texts = [problems.errors, problems.warnings].concat().join("\n");
+        for (line, key) in [
+            (1, "`request.timeout.ms`"),
+            (3, "max.poll.record:"),
+            (4, "my.own.key:"),
+        ] {
+            let expected = format!("{name}:{line}: {key}");
+            assert!(texts.contains(&expected), "{expected} is not in {texts}");
+        }
+        // The command line is over the file.
+        let over = ["--command-property", "request.timeout.ms=slow"];
+        let problems = settings(&[file, over].concat()).await.unwrap_err();
+        let texts = problems.errors.join("\n");
+        assert!(texts.contains("`slow`"), "{texts}");
+        assert!(!texts.contains(&format!("{name}:1")), "{texts}");
+
+        std::fs::write(&path, "\nmax.poll.records=x\n").unwrap();
+        let settings = settings(&file).await.unwrap();
+        let error = settings.number("max.poll.records", 1).unwrap_err();
+        let expected = format!("{name}:2: max.poll.records=x: must be");
+        assert!(error.errors[0].starts_with(&expected), "{error}");
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[tokio::test]

@@ -170,6 +170,11 @@ pub(crate) fn missing(topic: &str) -> String {
     format!("topic {topic} does not exist")
 }
 
+/// What to do about it.
+pub(crate) fn creation(topic: &str, servers: &str) -> String {
+    format!("create it with: sharegroup topics create --topic {topic} --bootstrap-server {servers}")
+}
+
 fn is_missing(error: &AdminError) -> bool {
     error.code() == Some(ErrorCode::UnknownTopicOrPartition)
 }

@@ -13,17 +13,19 @@ use sharegroup_broker::{Broker, BrokerBuilder};
 use sharegroup_consumer::admin::Admin;
 use sharegroup_consumer::{
     Acknowledge, AcquireMode, CommitReport, PollError, ShareBatch, ShareConsumer,
-    ShareConsumerBuilder, ShareEvent, ShareObserver,
+    ShareConsumerBuilder, ShareEvent, ShareObserver, Warning,
 };
 use tokio::time::timeout;
 
 use crate::args::key_value;
 use crate::client::{ClientArgs, ClientSettings};
+use crate::duration;
 use crate::embedded::{self, Place};
 use crate::exit::{Exit, Problems};
 use crate::number;
 use crate::screen::Screen;
 use crate::signals::Signals;
+use crate::topics::{creation, missing};
 
 pub(crate) use format::unescape;
 use format::{Fields, RecordFormat};
@@ -139,6 +141,12 @@ pub(crate) async fn run(
         printed: 0,
     };
     let outcome = printer.print(&mut consumer, &signals).await;
+    if let Ok(Ending::Stopped) = outcome {
+        screen.note(&format!(
+            "Stopping: releasing what is not printed and leaving the group, within {}; a second signal ends at once.",
+            duration::show(CLOSE_WITHIN)
+        ));
+    }
     let closed = consumer.close(CLOSE_WITHIN).await;
     screen.note(&format!(
         "Processed a total of {} messages",
@@ -232,7 +240,9 @@ fn builder(
         .group_id(group_id)
         .topics(&args.topics)
         .startup_timeout(args.client.startup_timeout)
-        .observer(Arc::new(Troubles));
+        .observer(Arc::new(Troubles {
+            servers: args.client.servers().to_owned(),
+        }));
     if let Some(records) = settings.number("max.poll.records", 1_usize)? {
         builder = builder.max_poll_records(records);
     }
@@ -264,9 +274,12 @@ fn builder(
             "batch_optimized" => AcquireMode::BatchOptimized,
             "record_limit" => AcquireMode::RecordLimit,
             _ => {
-                return Err(Problems::one(format!(
+                let text = format!(
                     "share.acquire.mode={mode}: must be auto, batch_optimized or record_limit"
-                )));
+                );
+                return Err(Problems::one(
+                    settings.layers.at("share.acquire.mode", text),
+                ));
             }
         });
     }
@@ -397,11 +410,18 @@ async fn write_out(text: Vec<u8>) -> io::Result<()> {
 
 /// Logs what is retried, and which records come again.
 #[derive(Debug)]
-struct Troubles;
+struct Troubles {
+    servers: String,
+}
 
 impl ShareObserver for Troubles {
     fn event(&self, event: &ShareEvent) {
         match event {
+            ShareEvent::Warning(Warning::TopicMissing { topic }) => tracing::warn!(
+                "{}; waiting for it; {}.",
+                missing(topic),
+                creation(topic, &self.servers)
+            ),
             ShareEvent::Warning(warning) => tracing::warn!("{warning}."),
             ShareEvent::LockLost { topic, loss } => tracing::warn!(
                 %topic,

@@ -24,7 +24,7 @@ use crate::exit::{Exit, Problems};
 use crate::number::{count, per_second, plural};
 use crate::screen::Screen;
 use crate::signals::Signals;
-use crate::topics::{find_soon, missing};
+use crate::topics::{creation, find_soon, missing};
 
 use lines::{Chunk, LineFormat};
 pub(crate) use sender::Sender;
@@ -135,10 +135,9 @@ pub(crate) async fn run(
     };
     if found.is_none() {
         bail!(
-            "{}; create it with: sharegroup topics create --topic {} --bootstrap-server {}",
+            "{}; {}",
             missing(&args.topic),
-            args.topic,
-            args.client.servers()
+            creation(&args.topic, args.client.servers())
         );
     }
     let chunks = lines::read(args.file.as_deref(), format).with_context(|| {
@@ -190,7 +189,7 @@ async fn config(
     let mut errors = Vec::new();
     for (key, value) in settings.own.into_iter().chain(compression) {
         if let Err(error) = config.set(&key, &value) {
-            errors.push(error.to_string());
+            errors.push(settings.layers.at(&key, error.to_string()));
         }
     }
     if errors.is_empty() {

@@ -273,6 +273,14 @@ const TASK_THREADS_MAX: usize = 64;
 async fn drive_on(tasks: &Handle, job: Job, screen: &Screen, signals: &Signals) -> Ended {
     let start = Instant::now();
     let lags = ClusterLags::new(&job.loaded.connectors);
+    let servers = (job.loaded.connectors.iter())
+        .map(|connector| {
+            (
+                connector.name.clone(),
+                connector.consumer.bootstrap_servers.clone(),
+            )
+        })
+        .collect();
     let stop_within = job.loaded.worker.shutdown_timeout;
     let options = WorkerOptions::default().startup_timeout(job.startup_timeout);
     let worker = {
@@ -296,7 +304,7 @@ async fn drive_on(tasks: &Handle, job: Job, screen: &Screen, signals: &Signals) 
             },
         }
     };
-    let progress = progress::show(&worker, screen);
+    let progress = progress::show(&worker, &servers, screen);
     tokio::pin!(progress);
     let ending = tokio::select! {
         ending = work => ending,

@@ -1,6 +1,6 @@
 //! What is shown of a worker while it runs.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::number::{count, per_second, plural};
 use crate::screen::Screen;
+use crate::topics::{creation, missing};
 
 /// How often the progress line is drawn.
 const REDRAW_EVERY: Duration = Duration::from_millis(250);
@@ -20,7 +21,13 @@ const RATE_OVER: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Draws the progress line, logs what tasks wait for. Ends only by being dropped.
-pub(crate) async fn show(worker: &Worker, screen: &Screen) -> Infallible {
+///
+/// `servers` are those of each connector, by its name.
+pub(crate) async fn show(
+    worker: &Worker,
+    servers: &BTreeMap<String, String>,
+    screen: &Screen,
+) -> Infallible {
     let start = Instant::now();
     let mut ticks = interval(REDRAW_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -33,6 +40,7 @@ pub(crate) async fn show(worker: &Worker, screen: &Screen) -> Infallible {
         let now = Instant::now();
         let totals = status.totals();
         waits.log(&status, now);
+        waits.advise(&status, servers);
         if screen.is_terminal() {
             screen.progress(&line(&status, rate.update(totals.written, now)));
         } else if now.duration_since(logged.0) >= LOG_EVERY {
@@ -149,6 +157,8 @@ impl Rate {
 #[derive(Debug, Default)]
 struct Waits {
     since: BTreeMap<String, (String, Instant, bool)>,
+    /// Topics whose creation was advised.
+    advised: BTreeSet<String>,
 }
 
 impl Waits {
@@ -159,6 +169,21 @@ impl Waits {
                 match waits_for(task) {
                     Some(note) => self.wait(name, note, now),
                     None => drop(self.since.remove(&name)),
+                }
+            }
+        }
+    }
+
+    /// That a topic is missing is logged already; here is what to do about it.
+    fn advise(&mut self, status: &WorkerStatus, servers: &BTreeMap<String, String>) {
+        for connector in &status.connectors {
+            let Some(servers) = servers.get(&connector.name) else {
+                continue;
+            };
+            let tasks = connector.tasks.iter();
+            for topic in tasks.flat_map(|task| &task.missing_topics) {
+                if self.advised.insert(topic.clone()) {
+                    tracing::warn!("{}; {}.", missing(topic), creation(topic, servers));
                 }
             }
         }
