@@ -143,7 +143,26 @@ fn advise(error: LaunchError) -> anyhow::Error {
              without --broker kafka it needs neither"
         );
     }
-    error.into()
+    match error {
+        LaunchError::Fetch { version, output } => anyhow!(fetch_failed(&version, &output)),
+        error => error.into(),
+    }
+}
+
+/// Maven's words in one sentence.
+fn fetch_failed(version: &str, output: &str) -> String {
+    // What Maven says of a file that the repository hasn't, and what of one it remembers as such.
+    let is_unknown = ["Could not find artifact", "was not found in"];
+    if is_unknown.iter().any(|words| output.contains(words)) {
+        return format!(
+            "there is no Kafka {version} on Maven Central; 4.1.2, 4.2.1, 4.3.1 and 4.4.0 are known to work"
+        );
+    }
+    let mut errors = output
+        .lines()
+        .filter_map(|line| line.split_once("[ERROR] "));
+    let first = errors.next().map_or(output, |(_, text)| text);
+    format!("the jars of Kafka {version} could not be fetched: {first}")
 }
 
 /// Kafka's version; share groups came with 4.0 as a preview and with 4.1 as they are read here.
@@ -161,6 +180,18 @@ pub(super) fn kafka_version(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_maven_says_is_told_in_one_line() {
+        let maven = "\u{1b}[0m[ERROR] Failed: kafka:jar:9.9.9 was not found in central\n[ERROR] \n\u{1b}[0m";
+        let unknown = fetch_failed("9.9.9", maven);
+        assert!(unknown.starts_with("there is no Kafka 9.9.9"), "{unknown}");
+        let offline = "\u{1b}[0m[ERROR] Failed: Unknown host repo\n[ERROR] Help\n";
+        assert_eq!(
+            fetch_failed("4.4.0", offline),
+            "the jars of Kafka 4.4.0 could not be fetched: Failed: Unknown host repo"
+        );
+    }
 
     #[test]
     fn versions_without_share_groups_are_refused() {
