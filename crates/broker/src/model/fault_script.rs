@@ -296,8 +296,7 @@ fn api_key(name: &str) -> Result<i16, String> {
     if let Some(api) = api::APIS.iter().find(|api| api.name == name) {
         return Ok(api.key);
     }
-    let is_alike = |api: &&api::Api| api.name.eq_ignore_ascii_case(name);
-    if let Some(api) = api::APIS.iter().find(is_alike) {
+    if let Some(api) = api::APIS.iter().find(|api| is_alike(api.name, name)) {
         return Err(format!(
             "`{name}` is not an API; did you mean {}?",
             api.name
@@ -308,6 +307,16 @@ fn api_key(name: &str) -> Result<i16, String> {
         "`{name}` is none of `at`, `every`, `any` and the APIs {}",
         names.join(", ")
     ))
+}
+
+/// Whether names differ, besides in case, in one place of at most two characters.
+fn is_alike(one: &str, other: &str) -> bool {
+    let (one, other) = (one.to_ascii_lowercase(), other.to_ascii_lowercase());
+    let is_same = |(a, b): &(u8, u8)| a == b;
+    let start = one.bytes().zip(other.bytes()).take_while(is_same);
+    let end = one.bytes().rev().zip(other.bytes().rev());
+    let same = start.count() + end.take_while(is_same).count();
+    one.len().max(other.len()) <= same + 2
 }
 
 fn read_what(words: &mut Words<'_>) -> Result<What, String> {
@@ -512,7 +521,9 @@ mod tests {
         for (line, says) in [
             ("ShareFetch", "has no colon"),
             ("sharefetch: withhold", "did you mean ShareFetch?"),
-            ("ShareFetsh: withhold", "the APIs Produce, Fetch"),
+            ("ShareFetsh: withhold", "did you mean ShareFetch?"),
+            ("ShareFtech: withhold", "did you mean ShareFetch?"),
+            ("Share: withhold", "the APIs Produce, Fetch"),
             ("Metadata orders-0: withhold", "can't wait for a partition"),
             ("Produce orders: withhold", "not written TOPIC-PARTITION"),
             ("Produce 101%: withhold", "chance from 0% to 100%"),

@@ -61,8 +61,12 @@ pub(crate) struct BrokerArgs {
     /// --set wins over what was altered at run time, --topic makes only what isn't there.
     #[arg(long, verbatim_doc_comment, value_name = "FOLDER")]
     dir: Option<PathBuf>,
-    /// What goes wrong: a file of rules, see --help
-    #[arg(long, value_name = "FILE")]
+    /// What goes wrong: a file of rules, listed by --help
+    #[arg(
+        long,
+        value_name = "FILE",
+        long_help = "What goes wrong: a file of rules, as they stand below under Faults"
+    )]
     fault: Option<PathBuf>,
 }
 
