@@ -48,6 +48,7 @@ pub(crate) struct ShareFetchWait {
 struct Read {
     place: Place,
     fetch_offset: i64,
+    /// Whole batches: all, or as many as can be handed out.
     batches: Vec<StoredBatch>,
     /// The beginning of the next batch, as far as the bytes reach.
     cut: Bytes,
@@ -288,17 +289,26 @@ impl Model {
                 continue;
             };
             let end = readable_end(partition, rules.read_committed);
-            let Some(fetch_offset) = next_fetch_offset(&mut self.groups, &wait.group_id, *place)
-            else {
+            let group = self.groups.get_mut(&wait.group_id);
+            let Some(loaded) = group.and_then(|group| group.loaded.get_mut(place)) else {
                 continue;
             };
+            let fetch_offset = loaded.partition.next_fetch_offset();
+            let reach = loaded
+                .partition
+                .reach(&wait.terms, &rules.limits, fetch_offset);
             let bytes_max = share.min(total);
-            let batches = partition.log.read(fetch_offset, end, bytes_max, is_first);
-            let batches: Vec<StoredBatch> = batches.cloned().collect();
-            let size: usize = batches.iter().map(|batch| batch.bytes.len()).sum();
+            let (mut batches, mut size, mut behind) = (Vec::new(), 0, i64::MAX);
+            for batch in partition.log.read(fetch_offset, end, bytes_max, is_first) {
+                size += batch.bytes.len();
+                behind = batch.last_offset + 1;
+                // Of what lies further behind nothing can be handed out, however many batches there are.
+                if batches.len() < 2 || batch.base_offset <= reach {
+                    batches.push(batch.clone());
+                }
+            }
             total = total.saturating_sub(size);
             is_first &= batches.is_empty();
-            let behind = batches.last().map_or(i64::MAX, |last| last.last_offset + 1);
             let next = partition.log.read(behind, end, usize::MAX, true).next();
             let left = bytes_max.saturating_sub(size);
             let cut = next.map(|next| next.bytes.slice(..left.min(next.bytes.len())));

@@ -82,6 +82,15 @@ struct Plan<'a> {
 }
 
 impl SharePartition {
+    /// How far [`acquire`](Self::acquire) looks when it is given what was read from `fetch_offset` on:
+    /// batches that begin behind this offset make no difference to it.
+    #[must_use]
+    pub fn reach(&self, terms: &AcquireTerms, limits: &Limits, fetch_offset: i64) -> i64 {
+        let records_max = terms.records_max.min(limits.record_locks_max);
+        let new = fetch_offset.max(self.end_offset.saturating_add(1));
+        new.saturating_add(records_max)
+    }
+
     /// Acquires what the terms allow of the batches that were read from `fetch_offset` on, given by
     /// their first and last offsets.
     pub fn acquire(

@@ -341,7 +341,13 @@ proptest! {
                     let read: Vec<_> = log.iter().copied().filter(|(_, last)| *last >= from).collect();
                     let mode = if strict { AcquireMode::RecordLimit } else { AcquireMode::BatchOptimized };
                     let terms = AcquireTerms { mode, ..terms(MEMBERS[member], records) };
+                    let reach = partition.reach(&terms, &limits, from);
+                    let near: Vec<_> = read.iter().copied().filter(|(base, _)| *base <= reach).collect();
+                    let mut by_near = partition.clone();
+                    let acquired_by_near = by_near.acquire(now, &terms, &limits, from, &near);
                     let acquired = partition.acquire(now, &terms, &limits, from, &read);
+                    prop_assert_eq!(format!("{by_near:?}"), format!("{partition:?}"), "what is out of reach counts");
+                    prop_assert_eq!(acquired_by_near.ranges, acquired.ranges.clone());
                     prop_assert!(!strict || acquired.count <= records);
                     let offsets = acquired.ranges.iter().flat_map(|range| range.first_offset..=range.last_offset);
                     prop_assert_eq!(offsets.clone().count() as i64, acquired.count);
