@@ -9,6 +9,7 @@
 mod world;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use sharegroup_session::Acknowledgement::{Accept, Release};
 use sharegroup_session::{AckFailure, Event, ReleaseReason, Warning};
@@ -702,7 +703,8 @@ fn a_share_session_that_never_opens_is_warned_of_by_its_second_failure() {
         }
     };
     let lost = |fate| move |world: &mut World| world.network.next_fates(Api::Fetch, [fate; 40]);
-    let faults: [(&str, Box<dyn Fn(&mut World)>); 5] = [
+    type Break = Box<dyn Fn(&mut World)>;
+    let faults: [(&str, Break); 5] = [
         (
             "SHARE_SESSION_NOT_FOUND",
             Box::new(refused(ErrorCode::ShareSessionNotFound)),
@@ -750,7 +752,7 @@ fn a_share_session_that_is_lost_again_and_again_is_warned_of_once_a_minute() {
 
 #[test]
 fn a_close_that_is_given_up_says_that_the_group_was_not_left() {
-    for (patience, warnings) in [(SECOND, 0), (0 * SECOND, 1)] {
+    for (patience, warnings) in [(SECOND, 0), (Duration::ZERO, 1)] {
         let (mut world, _) = World::with_client(1, |_| {});
         world.run_for(10 * SECOND);
         let now = world.now;
