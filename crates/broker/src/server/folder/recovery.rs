@@ -168,12 +168,6 @@ fn put_aside(journal: &Path, at: u64, tail: &[u8]) -> io::Result<Option<PathBuf>
     if tail.iter().all(|byte| *byte == 0) {
         return Ok(None);
     }
-    let mut cuts = cuts(journal)?;
-    cuts.sort();
-    let surplus = (cuts.len() + 1).saturating_sub(CUTS_MAX);
-    for (_, old) in cuts.iter().take(surplus) {
-        fs::remove_file(old)?;
-    }
     let mut path = journal.with_extension(format!("cut-{at}"));
     let mut number = 1;
     while path.exists() {
@@ -184,7 +178,16 @@ fn put_aside(journal: &Path, at: u64, tail: &[u8]) -> io::Result<Option<PathBuf>
         .write(true)
         .create_new(true)
         .open(&path)?;
-    file.write_all(tail)?;
+    if let Err(error) = file.write_all(tail) {
+        drop(fs::remove_file(&path));
+        return Err(error);
+    }
+    let mut cuts = cuts(journal)?;
+    cuts.sort();
+    let surplus = cuts.len().saturating_sub(CUTS_MAX);
+    for (_, old) in cuts.iter().take(surplus) {
+        fs::remove_file(old)?;
+    }
     Ok(Some(path))
 }
 
