@@ -9,6 +9,8 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use sharegroup_consumer::admin::Admin;
+use sharegroup_consumer::client::ClientConfig;
 use support::{Folder, Run, binary, wait_for};
 
 /// The program, started; killed when dropped.
@@ -288,6 +290,40 @@ fn sink(topic: &str, output: &std::path::Path) -> String {
          consumer.override.group.protocol=share\n",
         output.display()
     )
+}
+
+#[test]
+fn consume_says_at_once_that_it_stops_and_what_it_can_not_leave() {
+    let mut broker = Program::start(&["broker", "--port", "0"]);
+    let servers = broker.servers();
+    let consume = ["consume", "--topic", "missing", "--bootstrap-server"];
+    let mut consume = Program::start(&[&consume[..], &[&servers]].concat());
+    let warned = consume.says("topic missing does not exist");
+    let creation = format!("topics create --topic missing --bootstrap-server {servers}");
+    assert!(warned.contains(&creation), "{warned}");
+    wait_for("the member", Duration::from_secs(10), || {
+        members(&servers, "share") == 1
+    });
+    broker.end("-KILL");
+    let pid = consume.child.id().to_string();
+    let told = Command::new("kill").args(["-INT", &pid]).status().unwrap();
+    assert!(told.success());
+    let start = Instant::now();
+    consume.says("Stopping: ");
+    assert!(start.elapsed() < Duration::from_secs(2));
+    let said = text(&consume.output().stderr);
+    assert!(said.contains("the group was not left in time"), "{said}");
+    assert!(start.elapsed() < Duration::from_secs(8));
+}
+
+fn members(servers: &str, group: &str) -> usize {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let admin = Admin::new(ClientConfig::new(servers).unwrap());
+    let group = runtime.block_on(admin.describe_share_group(group));
+    group.map_or(0, |group| group.members.len())
 }
 
 #[test]
