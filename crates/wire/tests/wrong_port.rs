@@ -1,6 +1,6 @@
 //! Ports that speak something else than the client: each has an error of its own that says so.
 #![cfg(feature = "net")]
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod scripted;
 
@@ -78,6 +78,42 @@ async fn b_104_a_peer_that_hangs_up_at_the_first_bytes_may_expect_tls() {
     assert!(text.contains("TLS") && text.contains("security.protocol"));
     // It may as well be a broker that stops.
     assert!(error.is_retriable());
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test]
+async fn b_104_a_tls_port_that_hangs_up_on_plaintext_is_named_as_one() {
+    use tokio::io::AsyncReadExt;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    // It hangs up without an alert; asked in TLS, it answers with a ServerHello, or an alert; then it is
+    // a broker that stops.
+    let hello: &[u8] = b"\x16\x03\x03\x00\x7a\x02";
+    let alert: &[u8] = b"\x15\x03\x03\x00\x02\x02\x28";
+    tokio::spawn(async move {
+        for answer in [b"", hello, b"", alert, b"", b""] {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut asked = [0; 5];
+            stream.read_exact(&mut asked).await.unwrap();
+            stream.write_all(answer).await.unwrap();
+        }
+    });
+    let address = Address::new("localhost", port);
+    let connector = sharegroup_wire::net::TcpConnector::default();
+    for expected in [
+        CloseReason::TlsPort,
+        CloseReason::TlsPort,
+        CloseReason::ByPeerAtApiVersions,
+    ] {
+        let opened = Connection::open(&connector, &address, &ConnectionOptions::default()).await;
+        let error = opened.unwrap_err();
+        let ConnectError::Closed { reason, .. } = &error else {
+            panic!("{error:?}");
+        };
+        assert_eq!(*reason, expected);
+        assert_eq!(error.is_retriable(), expected != CloseReason::TlsPort);
+        assert!(error.to_string().contains("security.protocol"), "{error}");
+    }
 }
 
 /// The first request of a client without SASL is not answered, as brokers with SASL do; then the

@@ -20,6 +20,8 @@ use crate::net::connector::Connector;
 use crate::net::error::{CallError, CloseReason, ConnectError, ConnectPhase};
 use crate::net::negotiation::{ApiVersionRange, NegotiatedVersions, negotiate};
 #[cfg(feature = "tls")]
+use crate::net::probe::answers_tls;
+#[cfg(feature = "tls")]
 use crate::net::sasl::{self, Credentials};
 use crate::net::task::{Outcome, Shared, Submission, run};
 
@@ -101,6 +103,9 @@ impl Connection {
     /// credentials. Nothing else is sent before. The connection's task is spawned on the current
     /// runtime.
     ///
+    /// A peer that hangs up on plaintext is asked on a second connection whether it speaks TLS
+    /// ([`PORT_QUESTION_TIMEOUT`](crate::limits::PORT_QUESTION_TIMEOUT) at the longest).
+    ///
     /// Without credentials a broker that wants them shows only at the first call:
     /// [`CallError::explain`].
     ///
@@ -153,11 +158,22 @@ impl Connection {
         tokio::spawn(async move { run(stream, queue, &shared, frame_bytes_max, idle_max).await });
         let negotiated =
             timeout_at(started + options.setup_timeout, negotiate(&link, options)).await;
-        let versions = negotiated.map_err(|_| ConnectError::Timeout {
+        let negotiated = negotiated.map_err(|_| ConnectError::Timeout {
             address: address.clone(),
             phase: ConnectPhase::ApiVersions,
             after: options.setup_timeout,
-        })??;
+        })?;
+        #[cfg(feature = "tls")]
+        let negotiated = match negotiated {
+            Err(ConnectError::Closed {
+                reason: CloseReason::ByPeerAtApiVersions,
+                ..
+            }) if answers_tls(connector, address).await => {
+                Err(ConnectError::closed(address, CloseReason::TlsPort))
+            }
+            negotiated => negotiated,
+        };
+        let versions = negotiated?;
         link.shared.negotiated(options.has_sasl());
         let connection = Self {
             inner: Arc::new(Inner { link, versions }),

@@ -315,6 +315,12 @@ pub enum CloseReason {
         "closed by the peer at the first bytes: its port may expect TLS; then turn TLS on (security.protocol)"
     )]
     ByPeerAtApiVersions,
+    /// The peer closed a connection in plaintext instead of answering ApiVersions, and answers there in
+    /// TLS.
+    #[error(
+        "the peer's port is one with TLS: use a plaintext port, or turn TLS on (security.protocol)"
+    )]
+    TlsPort,
     /// The broker closed a connection without SASL instead of answering the first request.
     /// [`CallError::explain`] finds out whether SASL is the cause.
     #[error(
@@ -399,7 +405,8 @@ impl CloseReason {
             | Self::ByPeerInsideFrame { .. }
             | Self::Io { .. }
             | Self::Timeout { .. } => true,
-            Self::TlsAlert
+            Self::TlsPort
+            | Self::TlsAlert
             | Self::Http
             | Self::Frame(_)
             | Self::FrameSize { .. }

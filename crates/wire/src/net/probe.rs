@@ -18,7 +18,8 @@ use {
     crate::message::api_versions::ApiVersionsRequest,
     crate::net::address::Address,
     crate::net::task::read_frame,
-    tokio::io::AsyncWriteExt,
+    crate::net::tls::client_hello,
+    tokio::io::{AsyncReadExt, AsyncWriteExt},
 };
 
 /// Whether the streams of this connector lead to a Kafka broker that answers as they are: its port is
@@ -35,6 +36,27 @@ pub(super) async fn answers_plaintext(connector: &dyn Connector, address: &Addre
     };
     let answer = timeout(PORT_QUESTION_TIMEOUT, asked).await;
     matches!(answer, Ok(Ok(frame)) if response_correlation_id(&frame) == Ok(CorrelationId(0)))
+}
+
+/// Whether a peer that hangs up on plaintext answers in TLS. Nothing of the client is told.
+#[cfg(feature = "tls")]
+pub(super) async fn answers_tls(connector: &dyn Connector, address: &Address) -> bool {
+    let Some(hello) = client_hello(&address.host) else {
+        return false;
+    };
+    let asked = async {
+        let mut stream = connector.connect(address).await?;
+        stream.write_all(&hello).await?;
+        stream.flush().await?;
+        let mut head = [0; 2];
+        stream.read_exact(&mut head).await?;
+        std::io::Result::Ok(head)
+    };
+    // The heads of an alert and of a handshake message, of any version (RFC 8446, section 5.1).
+    matches!(
+        timeout(PORT_QUESTION_TIMEOUT, asked).await,
+        Ok(Ok([21 | 22, 3]))
+    )
 }
 
 impl CallError {

@@ -9,7 +9,9 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, InconsistentKeys, RootCertStore, SupportedProtocolVersion};
+use rustls::{
+    ClientConfig, ClientConnection, InconsistentKeys, RootCertStore, SupportedProtocolVersion,
+};
 
 use super::error::{StoreError, TlsError};
 use super::options::{TlsOptions, TlsVersion, suite_name};
@@ -150,6 +152,21 @@ impl TlsOptions {
     pub fn check(&self) -> Result<(), TlsError> {
         load(self, store::read_files(self)?).map(drop)
     }
+}
+
+/// What a client says first; `None` for a host name that can't be in it.
+pub(in crate::net) fn client_hello(host: &str) -> Option<Vec<u8>> {
+    let name = ServerName::try_from(host.trim_end_matches('.').to_owned()).ok()?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .ok()?
+        .with_root_certificates(RootCertStore::empty())
+        .with_no_client_auth();
+    let mut client = ClientConnection::new(Arc::new(config), name).ok()?;
+    let mut hello = Vec::new();
+    client.write_tls(&mut hello).ok()?;
+    Some(hello)
 }
 
 fn load(options: &TlsOptions, files: Files) -> Result<Loaded, TlsError> {

@@ -27,6 +27,8 @@ mod verifier;
 
 #[cfg(feature = "tls")]
 pub use connector::TlsConnector;
+#[cfg(feature = "tls")]
+pub(super) use connector::client_hello;
 pub use error::{StoreError, TlsError};
 #[cfg(feature = "tls")]
 pub use options::{StoreType, TlsOptions, TlsVersion};
