@@ -37,10 +37,10 @@ impl Program {
     }
 
     /// The first line of standard error in which something stands.
+    #[allow(clippy::unbuffered_bytes, reason = "what follows is for the next look")]
     fn says(&mut self, what: &str) -> String {
         let stderr = self.child.stderr.as_mut().unwrap();
         let mut seen = String::new();
-        // One byte at a time: what follows is for the next look.
         for byte in stderr.bytes() {
             seen.push(char::from(byte.unwrap()));
             if seen.ends_with('\n') && seen.contains(what) {
