@@ -381,6 +381,7 @@ impl ShareConsumerBuilder {
         }
         let joining = joined(
             consumer,
+            &watched,
             deadline,
             self.startup_timeout,
             group_id.clone(),
@@ -388,14 +389,7 @@ impl ShareConsumerBuilder {
         );
         tokio::select! {
             biased;
-            joined = joining => joined.map_err(|error| match error {
-                // The first round of tries isn't over.
-                OpenError::NotJoined { group_id, bootstrap_servers, waited, last: None } => {
-                    let last = watched.last_failure().map(|error| error.to_string());
-                    OpenError::NotJoined { group_id, bootstrap_servers, waited, last }
-                }
-                error => error,
-            }),
+            joined = joining => joined,
             source = watched.refusal() => Err(OpenError::Refused { group_id, source }),
         }
     }
@@ -403,6 +397,7 @@ impl ShareConsumerBuilder {
 
 async fn joined(
     consumer: ShareConsumer,
+    cluster: &Cluster,
     deadline: Instant,
     waited: Duration,
     group_id: String,
@@ -426,7 +421,10 @@ async fn joined(
             .await
             .is_err()
         {
-            let last = consumer.status().problem.map(|problem| problem.to_string());
+            let problem = consumer.status().problem;
+            // None yet where the first round of tries isn't over.
+            let last = problem.map(|problem| problem.to_string());
+            let last = last.or_else(|| Some(cluster.last_failure()?.to_string()));
             return Err(OpenError::NotJoined {
                 group_id,
                 bootstrap_servers,
