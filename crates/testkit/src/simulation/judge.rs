@@ -1,5 +1,5 @@
-//! What must be true of every run (ARCHITECTURE.md, "Promises"), told from the broker's own history and from
-//! what each application said and was told.
+//! What must be true of every run (the table of promises in [`super`]), told from the broker's own history
+//! and from what each application said and was told.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -166,6 +166,13 @@ impl Judge {
             }
         }
         taken
+    }
+
+    /// Offsets of a partition whose latest delivery is open.
+    pub(super) fn open(&self, place: Place) -> Vec<i64> {
+        let current = self.current.range((place, i64::MIN)..=(place, i64::MAX));
+        let open = current.filter(|(_, id)| self.deliveries[**id].end.is_none());
+        open.map(|((_, offset), _)| *offset).collect()
     }
 
     /// A delivery that is still open ends.

@@ -421,8 +421,8 @@ impl World {
             Step::Restart(broker, time) => self.restart(BrokerId(broker), time),
             Step::Fault(api, fault) => self.model.faults.add(api, [fault]),
             Step::PartitionError(api, partition, error, count) => {
-                if let Some(place) = self.places.get(usize::try_from(partition).unwrap_or(0)) {
-                    self.model.faults.fail(api, *place, error, count);
+                if let Some(place) = self.place(partition) {
+                    self.model.faults.fail(api, place, error, count);
                 }
             }
             Step::Lock(lock) => {
@@ -529,8 +529,7 @@ impl World {
     }
 
     fn produce(&mut self, partition: i32, offsets: u64, holes: u64) {
-        let place = self.places.get(usize::try_from(partition).unwrap_or(0));
-        let Some(place) = place.copied() else {
+        let Some(place) = self.place(partition) else {
             return;
         };
         let Some(found) = self.model.topics.partition_mut(place) else {
@@ -584,21 +583,18 @@ impl World {
         }
     }
 
+    fn place(&self, partition: i32) -> Option<Place> {
+        self.places.get(usize::try_from(partition).ok()?).copied()
+    }
+
     fn reloaded(&mut self, place: Place) {
-        let current: Vec<i64> = self
-            .judge
-            .current
-            .range((place, i64::MIN)..=(place, i64::MAX))
-            .map(|((_, offset), _)| *offset)
-            .collect();
-        for offset in current {
+        for offset in self.judge.open(place) {
             self.judge.end(place, offset, End::Reloaded);
         }
     }
 
     fn move_leader(&mut self, partition: i32, broker: BrokerId) {
-        let place = self.places.get(usize::try_from(partition).unwrap_or(0));
-        if let Some(place) = place.copied() {
+        if let Some(place) = self.place(partition) {
             self.model.move_leader(place, broker);
             self.take_outputs();
             self.reloaded(place);
@@ -621,8 +617,7 @@ impl World {
     }
 
     fn take_locks(&mut self, partition: i32, each: i64) {
-        let place = self.places.get(usize::try_from(partition).unwrap_or(0));
-        let Some(place) = place.copied() else {
+        let Some(place) = self.place(partition) else {
             return;
         };
         let limits = self.model.configs.group(GROUP).limits;
@@ -630,17 +625,11 @@ impl World {
         let Some(loaded) = group.and_then(|group| group.loaded.get_mut(&place)) else {
             return;
         };
-        let open = self
-            .judge
-            .current
-            .range((place, i64::MIN)..=(place, i64::MAX))
-            .filter(|(_, id)| self.judge.deliveries[**id].end.is_none())
-            .map(|((_, offset), _)| *offset)
-            .filter(|offset| offset % each == 0);
-        let open: Vec<i64> = open.collect();
-        for offset in open {
-            loaded.partition.expire_offset(offset, &limits);
-            self.judge.end(place, offset, End::Taken);
+        for offset in self.judge.open(place) {
+            if offset % each == 0 {
+                loaded.partition.expire_offset(offset, &limits);
+                self.judge.end(place, offset, End::Taken);
+            }
         }
     }
 
