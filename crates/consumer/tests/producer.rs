@@ -4,11 +4,14 @@
 
 #[path = "produce/cluster.rs"]
 mod cluster;
+#[path = "../../wire/tests/log/mod.rs"]
+mod log;
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use cluster::{Cluster, Fault};
+use log::Log;
 use sharegroup_consumer::error::ClientError;
 use sharegroup_consumer::producer::{ProduceError, Producer, ProducerConfig, ProducerRecord};
 use sharegroup_wire::ErrorCode;
@@ -213,8 +216,7 @@ async fn what_is_not_confirmed_in_time_fails_and_says_whether_it_may_be_written(
 
 #[tokio::test(start_paused = true)]
 async fn a_trouble_of_many_batches_is_logged_once_a_minute_with_all_records_counted() {
-    let log = Log::default();
-    let guard = tracing::subscriber::set_default(log.clone());
+    let (log, guard) = Log::start();
     let cluster = Cluster::new(1).with_topic("orders", 4);
     cluster.always(Some(Fault::Refuse(ErrorCode::KafkaStorageError)));
     let mut config = cluster.producer_config();
@@ -244,48 +246,6 @@ async fn a_trouble_of_many_batches_is_logged_once_a_minute_with_all_records_coun
         count.split(' ').next().unwrap().parse::<u64>().unwrap()
     });
     assert_eq!(records.sum::<u64>(), 100);
-}
-
-/// Keeps the log of this thread.
-#[derive(Clone, Default)]
-struct Log(std::sync::Arc<std::sync::Mutex<Vec<String>>>);
-
-impl Log {
-    fn lines(&self, part: &str) -> Vec<String> {
-        let lines = self.0.lock().unwrap();
-        let found = lines.iter().filter(|line| line.contains(part));
-        found.cloned().collect()
-    }
-}
-
-impl tracing::Subscriber for Log {
-    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        struct Line(String);
-        impl tracing::field::Visit for Line {
-            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
-                self.0.push_str(&format!(" {}={value:?}", field.name()));
-            }
-        }
-        let mut line = Line(String::new());
-        event.record(&mut line);
-        self.0.lock().unwrap().push(line.0);
-    }
-
-    fn enter(&self, _: &tracing::span::Id) {}
-
-    fn exit(&self, _: &tracing::span::Id) {}
 }
 
 #[tokio::test(start_paused = true)]

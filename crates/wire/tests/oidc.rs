@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use provider::{Provider, Reply};
-use security::{Authority, Log, Pair};
+use security::log::Log;
+use security::{Authority, Pair};
 use sharegroup_wire::net::Secret;
 use sharegroup_wire::net::sasl::{
     Credentials, SaslError, SaslOptions, TokenSource, UnsecuredToken,
@@ -194,7 +195,7 @@ async fn an_old_token_stays_in_use_while_the_provider_fails() {
     // Expiry is a date in whole seconds.
     assert!(first.elapsed() >= Duration::from_secs(3));
     assert!(provider.asked().len() > 2, "it was asked again");
-    assert_eq!(log.count(SECRET), 0);
+    assert_eq!(log.lines(SECRET).len(), 0);
     let error = refused(&source).await;
     assert!(
         matches!(error, SaslError::TokenRefused { status: 503, .. }),
