@@ -8,8 +8,10 @@ use bytes::Bytes;
 use sharegroup_session::{Acknowledgement, AcquisitionId};
 use sharegroup_wire::TopicId;
 use sharegroup_wire::record::{BatchError, Headers, RecordSpan, TimestampType};
+use tokio::sync::oneshot;
 
 use crate::acknowledge::Acknowledge;
+use crate::delivery::Confirmation;
 use crate::error::SettleError;
 use crate::lock::{LockState, LockView};
 use crate::shared::{Command, Shared};
@@ -295,6 +297,38 @@ impl ShareBatch {
     /// Rejects every record that isn't settled yet.
     pub fn reject(self) {
         self.settle_rest(Acknowledgement::Reject);
+    }
+
+    /// Whether a record of it is no longer ours.
+    pub(crate) fn is_lost(&self) -> bool {
+        let lost = self.lock.lost_in(self.first_offset(), self.last_offset());
+        lost.is_some()
+    }
+
+    /// The first record, and the others. None of them is settled.
+    pub(crate) fn split_first(mut self) -> (Self, Option<Self>) {
+        let Range { start, end } = self.data.range;
+        if end - start == 1 {
+            return (self, None);
+        }
+        let (records, lock) = (Arc::clone(&self.data.records), Arc::clone(&self.lock));
+        let first = Self::new(records, start..start + 1, lock, Arc::clone(&self.shared));
+        self.data.range.start += 1;
+        self.unsettled -= 1;
+        (first, Some(self))
+    }
+
+    /// The only record's acknowledgement, and what becomes of it.
+    pub(crate) fn confirm(mut self, how: Acknowledgement) -> Confirmation {
+        let (reply, answer) = oneshot::channel();
+        self.unsettled = 0;
+        self.shared.command(Command::Confirm {
+            id: self.data.records.id,
+            offset: self.first_offset(),
+            how,
+            reply,
+        });
+        Confirmation::new(answer, self.lock())
     }
 
     /// No application will see it.

@@ -1,7 +1,9 @@
 //! The share consumer.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use sharegroup_session::{AcquireMode, SessionConfig, SessionCore};
@@ -13,13 +15,14 @@ use crate::backoff::Jitter;
 use crate::batch::ShareBatch;
 use crate::client::ClientConfig;
 use crate::cluster::Cluster;
-use crate::decode::{Delivery, decode};
+use crate::decode::{Decoded, decode};
+use crate::delivery::{Deliveries, Delivery};
 use crate::driver::Driver;
 use crate::error::{ConfigError, OpenError, PollError};
 use crate::metrics::ShareMetrics;
 use crate::observer::ShareObserver;
 use crate::report::CommitReport;
-use crate::shared::{Command, Shared};
+use crate::shared::{Arrival, Command, Outbox, Shared};
 use crate::status::ShareStatus;
 use crate::topic_partition::is_topic_name;
 
@@ -39,7 +42,7 @@ use crate::topic_partition::is_topic_name;
 pub struct ShareConsumer {
     shared: Arc<Shared>,
     status: watch::Receiver<ShareStatus>,
-    ready: VecDeque<Delivery>,
+    ready: VecDeque<Decoded>,
     max_poll_records: usize,
     left: bool,
 }
@@ -66,36 +69,69 @@ impl ShareConsumer {
     /// # Cancel safety
     /// Safe: no record is lost.
     pub async fn poll(&mut self) -> Result<Option<ShareBatch>, PollError> {
+        poll_fn(|cx| self.poll_batch(cx)).await
+    }
+
+    /// The next record alone, with the right to settle it: see [`poll`](Self::poll), whose batches it
+    /// takes apart.
+    ///
+    /// # Errors
+    /// Those of [`poll`](Self::poll).
+    ///
+    /// # Cancel safety
+    /// Safe: no record is lost.
+    pub async fn next(&mut self) -> Result<Option<Delivery>, PollError> {
+        poll_fn(|cx| self.poll_delivery(cx)).await
+    }
+
+    /// The records one by one, as a stream. It ends after [`close`](Self::close) or a
+    /// [`PollError::Fatal`]; after a [`PollError::CorruptBatch`] it goes on.
+    pub fn deliveries(&mut self) -> Deliveries<'_> {
+        Deliveries(self)
+    }
+
+    pub(crate) fn poll_delivery(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Delivery>, PollError>> {
+        let polled = ready!(self.poll_batch(cx))?;
+        Poll::Ready(Ok(polled.map(|batch| {
+            let (first, rest) = batch.split_first();
+            if let Some(rest) = rest {
+                self.ready.push_front(Decoded::Batch(rest));
+            }
+            Delivery(first)
+        })))
+    }
+
+    fn poll_batch(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<ShareBatch>, PollError>> {
+        // Where records are always there, other tasks of the runtime get their turn.
+        let turn = ready!(tokio::task::coop::poll_proceed(cx));
         loop {
             if self.left {
-                return Ok(None);
+                return Poll::Ready(Ok(None));
             }
             self.shared.polled();
             match self.ready.pop_front() {
                 // What lost its lock while it lay here is somebody else's by now.
-                Some(Delivery::Batch(batch)) if batch.lock().lost().is_some() => continue,
-                Some(Delivery::Batch(batch)) => return Ok(Some(batch)),
-                Some(Delivery::Corrupt(corrupt)) => {
-                    return Err(PollError::CorruptBatch(Box::new(corrupt)));
+                Some(Decoded::Batch(batch)) if batch.is_lost() => continue,
+                Some(Decoded::Batch(batch)) => {
+                    turn.made_progress();
+                    return Poll::Ready(Ok(Some(batch)));
+                }
+                Some(Decoded::Corrupt(corrupt)) => {
+                    turn.made_progress();
+                    return Poll::Ready(Err(PollError::CorruptBatch(Box::new(corrupt))));
                 }
                 None => {}
             }
-            let arrival = {
-                let mut outbox = self.shared.outbox();
-                if let Some(error) = outbox.failed.take() {
-                    return Err(error);
+            match ready!(self.shared.poll_outbox(cx, Found::take)) {
+                Found::Failed(error) => return Poll::Ready(Err(error)),
+                Found::Closed => return Poll::Ready(Ok(None)),
+                Found::Arrival(arrival) => {
+                    let decoded = decode(arrival, self.max_poll_records, &self.shared);
+                    self.ready.extend(decoded);
                 }
-                if outbox.closed {
-                    return Ok(None);
-                }
-                outbox.arrivals.pop_front()
-            };
-            match arrival {
-                Some(arrival) => {
-                    self.ready
-                        .extend(decode(arrival, self.max_poll_records, &self.shared))
-                }
-                None => self.shared.arrived.notified().await,
             }
         }
     }
@@ -114,12 +150,10 @@ impl ShareConsumer {
         }
         let (reply, report) = oneshot::channel();
         self.shared.command(Command::Commit { reply });
-        report
-            .await
-            .map_err(|_| match self.shared.outbox().fatal.clone() {
-                Some(error) => PollError::Fatal(error),
-                None => PollError::Bug,
-            })
+        report.await.map_err(|_| match self.shared.fatal() {
+            Some(error) => PollError::Fatal(error),
+            None => PollError::Bug,
+        })
     }
 
     /// Flushes acknowledgements, releases what is held, closes the share sessions and leaves the
@@ -140,10 +174,10 @@ impl ShareConsumer {
 
     fn leave(&mut self, within: Duration) -> oneshot::Receiver<CommitReport> {
         self.left = true;
-        for delivery in self.ready.drain(..) {
-            match delivery {
-                Delivery::Batch(batch) => batch.release_unseen(),
-                Delivery::Corrupt(corrupt) => corrupt.release_unseen(),
+        for decoded in self.ready.drain(..) {
+            match decoded {
+                Decoded::Batch(batch) => batch.release_unseen(),
+                Decoded::Corrupt(corrupt) => corrupt.release_unseen(),
             }
         }
         let (reply, report) = oneshot::channel();
@@ -403,39 +437,51 @@ async fn joined(
     group_id: String,
     bootstrap_servers: String,
 ) -> Result<ShareConsumer, OpenError> {
-    loop {
-        {
-            let mut outbox = consumer.shared.outbox();
-            match outbox.failed.take() {
-                Some(PollError::Fatal(error)) => return Err(error.into()),
-                Some(_) => {
-                    return Err(OpenError::Misuse {
-                        what: "the consumer's driver ended",
-                    });
-                }
-                None if outbox.joined => break,
-                None => {}
-            }
-        }
-        if timeout_at(deadline, consumer.shared.arrived.notified())
-            .await
-            .is_err()
-        {
+    let started = poll_fn(|cx| {
+        consumer
+            .shared
+            .poll_outbox(cx, |outbox| match outbox.failed.take() {
+                Some(PollError::Fatal(error)) => Some(Err(error.into())),
+                Some(_) => Some(Err(OpenError::Misuse {
+                    what: "the consumer's driver ended",
+                })),
+                None => outbox.joined.then_some(Ok(())),
+            })
+    });
+    match timeout_at(deadline, started).await {
+        Ok(started) => started.map(|()| consumer),
+        Err(_) => {
             let problem = consumer.status().problem;
             // None yet where the first round of tries isn't over.
             let last = problem.map(|problem| problem.to_string());
             let last = last.or_else(|| Some(cluster.last_failure()?.to_string()));
-            return Err(OpenError::NotJoined {
+            Err(OpenError::NotJoined {
                 group_id,
                 bootstrap_servers,
                 waited,
                 last,
-            });
+            })
         }
     }
-    // The permit may have been for records that arrived meanwhile.
-    consumer.shared.arrived.notify_one();
-    Ok(consumer)
+}
+
+/// What an outbox has for a poll.
+enum Found {
+    Failed(PollError),
+    Closed,
+    Arrival(Arrival),
+}
+
+impl Found {
+    fn take(outbox: &mut Outbox) -> Option<Self> {
+        if let Some(error) = outbox.failed.take() {
+            return Some(Self::Failed(error));
+        }
+        if outbox.closed {
+            return Some(Self::Closed);
+        }
+        outbox.arrivals.pop_front().map(Self::Arrival)
+    }
 }
 
 /// A broker would refuse an illegal name for ever.

@@ -18,17 +18,17 @@ use crate::shared::{Arrival, Command, Shared};
 
 /// What an acquisition turned out to hold.
 #[derive(Debug)]
-pub(crate) enum Delivery {
+pub(crate) enum Decoded {
     Batch(ShareBatch),
     Corrupt(CorruptBatch),
 }
 
 /// Decodes an acquisition; batches hold at most `records_max` records each.
-pub(crate) fn decode(arrival: Arrival, records_max: usize, shared: &Arc<Shared>) -> Vec<Delivery> {
+pub(crate) fn decode(arrival: Arrival, records_max: usize, shared: &Arc<Shared>) -> Vec<Decoded> {
     let Arrival { acquired, lock } = arrival;
     let scan = scan(&acquired, &DecompressLimits::default());
     settle_gaps(&acquired, &scan, shared);
-    let mut deliveries = Vec::new();
+    let mut decoded = Vec::new();
     let records = Arc::new(Records {
         id: acquired.id,
         topic: Arc::clone(&acquired.topic),
@@ -38,7 +38,7 @@ pub(crate) fn decode(arrival: Arrival, records_max: usize, shared: &Arc<Shared>)
         entries: scan.entries,
     });
     for range in cut(&records.entries, records_max, &scan.bad) {
-        deliveries.push(Delivery::Batch(ShareBatch::new(
+        decoded.push(Decoded::Batch(ShareBatch::new(
             Arc::clone(&records),
             range,
             Arc::clone(&lock),
@@ -47,7 +47,7 @@ pub(crate) fn decode(arrival: Arrival, records_max: usize, shared: &Arc<Shared>)
     }
     for bad in scan.bad {
         add(&shared.counters.corrupt_batches, 1);
-        deliveries.push(Delivery::Corrupt(CorruptBatch {
+        decoded.push(Decoded::Corrupt(CorruptBatch {
             id: acquired.id,
             topic: Arc::clone(&acquired.topic),
             partition: acquired.partition.partition,
@@ -58,7 +58,7 @@ pub(crate) fn decode(arrival: Arrival, records_max: usize, shared: &Arc<Shared>)
             settled: false,
         }));
     }
-    deliveries
+    decoded
 }
 
 /// Index ranges of batches of at most `records_max` records. None spans a part that can't be read:
@@ -301,9 +301,9 @@ mod tests {
     }
 
     /// Offsets by batch, bad ranges, and what was said to the driver.
-    type Decoded = (Vec<Vec<i64>>, Vec<(i64, i64)>, Vec<String>);
+    type Read = (Vec<Vec<i64>>, Vec<(i64, i64)>, Vec<String>);
 
-    fn decoded(records: &[Bytes], ranges: &[(i64, i64)]) -> Decoded {
+    fn decoded(records: &[Bytes], ranges: &[(i64, i64)]) -> Read {
         let mut bytes = BytesMut::new();
         records
             .iter()
@@ -331,7 +331,7 @@ mod tests {
         };
         let shared = Shared::new(ShareStatus::joining(String::new()));
         let lock = Arc::new(LockState::new(deadline, true));
-        let deliveries = decode(Arrival { acquired, lock }, 100, &shared);
+        let decoded = decode(Arrival { acquired, lock }, 100, &shared);
         let mut commands = Vec::new();
         shared.take_commands(&mut commands);
         let commands = commands
@@ -345,12 +345,12 @@ mod tests {
             })
             .collect();
         let (mut batches, mut bad) = (Vec::new(), Vec::new());
-        for delivery in deliveries {
+        for delivery in decoded {
             match delivery {
-                Delivery::Batch(batch) => {
+                Decoded::Batch(batch) => {
                     batches.push(batch.records().map(|record| record.offset).collect())
                 }
-                Delivery::Corrupt(corrupt) => bad.push((corrupt.first_offset, corrupt.last_offset)),
+                Decoded::Corrupt(corrupt) => bad.push((corrupt.first_offset, corrupt.last_offset)),
             }
         }
         (batches, bad, commands)

@@ -66,6 +66,8 @@ pub(crate) struct Driver {
     locks: HashMap<AcquisitionId, Arc<LockState>>,
     topics: HashMap<TopicPartition, Arc<str>>,
     reporter: Reporter,
+    /// Who waits for the outcome of one record.
+    confirmations: BTreeMap<(AcquisitionId, i64), oneshot::Sender<Result<(), AckFailure>>>,
     commits: BTreeMap<CommitId, Vec<oneshot::Sender<CommitReport>>>,
     closing: Option<(Instant, Vec<oneshot::Sender<CommitReport>>)>,
     last_record_at: Option<Instant>,
@@ -92,6 +94,7 @@ impl Driver {
             locks: HashMap::new(),
             topics: HashMap::new(),
             reporter: Reporter::default(),
+            confirmations: BTreeMap::new(),
             commits: BTreeMap::new(),
             closing: None,
             last_record_at: None,
@@ -177,6 +180,18 @@ impl Driver {
             } => {
                 self.core.acknowledge(std_now, id, first, last, how);
             }
+            Command::Confirm {
+                id,
+                offset,
+                how,
+                reply,
+            } => {
+                let settled = self.core.acknowledge(std_now, id, offset, offset, how);
+                // What was lost before is told by its lock.
+                if settled > 0 {
+                    self.confirmations.insert((id, offset), reply);
+                }
+            }
             Command::Drop { id, first, last } => self.core.drop_held(std_now, id, first, last),
             Command::Unseen { id, first, last } => {
                 self.core.release_unseen(std_now, id, first, last)
@@ -203,8 +218,7 @@ impl Driver {
 
     /// What arrived and was never polled is released unseen.
     fn release_arrivals(&mut self, now: std::time::Instant) {
-        let arrivals = std::mem::take(&mut self.shared.outbox().arrivals);
-        for arrival in arrivals {
+        for arrival in self.shared.take_arrivals() {
             let id = arrival.acquired.id;
             self.core.release_unseen(now, id, i64::MIN, i64::MAX);
         }
@@ -397,8 +411,7 @@ impl Driver {
     fn enter(&mut self, now: Instant, event: Event) {
         match event {
             Event::Joined { member_epoch } => {
-                self.shared.outbox().joined = true;
-                self.shared.arrived.notify_one();
+                self.shared.tell(|outbox| outbox.joined = true);
                 self.observe(&ShareEvent::Joined {
                     member_epoch: member_epoch.0,
                 });
@@ -489,10 +502,7 @@ impl Driver {
         self.locks.retain(|_, lock| Arc::strong_count(lock) > 1);
         self.locks.insert(acquired.id, Arc::clone(&lock));
         self.shared
-            .outbox()
-            .arrivals
-            .push_back(Arrival { acquired, lock });
-        self.shared.arrived.notify_one();
+            .tell(|outbox| outbox.arrivals.push_back(Arrival { acquired, lock }));
     }
 
     fn enter_outcome(&mut self, now: Instant, outcome: AckOutcome) {
@@ -511,9 +521,20 @@ impl Driver {
             add(&counters.accepts_unconfirmed, count);
         }
         self.last_settled_at = Some(now);
+        self.confirm(&outcome);
         let topic = self.topic(outcome.partition);
         self.reporter.enter(&topic, &outcome);
         self.observe(&ShareEvent::Acknowledged { topic, outcome });
+    }
+
+    /// Tells those who wait for one of these records.
+    fn confirm(&mut self, outcome: &AckOutcome) {
+        let id = outcome.acquisition;
+        let records = (id, outcome.first_offset)..=(id, outcome.last_offset);
+        for (_, reply) in self.confirmations.extract_if(records, |_, _| true) {
+            // The caller may have stopped waiting.
+            let _stopped = reply.send(outcome.result);
+        }
     }
 
     fn topic(&self, partition: TopicPartition) -> Arc<str> {
@@ -534,11 +555,10 @@ impl Driver {
 
     fn fail(&mut self, error: FatalError) {
         tracing::error!(group_id = %self.core.config().group_id, "{error}.");
-        let mut outbox = self.shared.outbox();
-        outbox.fatal = Some(error.clone());
-        outbox.failed = Some(PollError::Fatal(error));
-        drop(outbox);
-        self.shared.arrived.notify_one();
+        self.shared.tell(|outbox| {
+            outbox.fatal = Some(error.clone());
+            outbox.failed = Some(PollError::Fatal(error));
+        });
         self.core.abort();
     }
 
@@ -594,10 +614,7 @@ impl Driver {
         for command in self.shared.close_commands() {
             command.end(report.clone());
         }
-        let mut outbox = self.shared.outbox();
-        outbox.closed = true;
-        drop(outbox);
-        self.shared.arrived.notify_one();
+        self.shared.tell(|outbox| outbox.closed = true);
         for connection in self.connections.values() {
             connection.close();
         }
@@ -608,7 +625,8 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         if !self.closed {
-            self.shared.outbox().failed = Some(PollError::Bug);
+            self.shared
+                .tell(|outbox| outbox.failed = Some(PollError::Bug));
             self.finish();
         }
     }

@@ -41,6 +41,14 @@ impl LockState {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Why a record of a range is no longer ours, if one isn't.
+    pub(crate) fn lost_in(&self, first: i64, last: i64) -> Option<AckFailure> {
+        let inner = self.inner();
+        let mut lost = inner.lost.iter();
+        lost.find(|(lost_first, lost_last, _)| *lost_first <= last && first <= *lost_last)
+            .map(|(_, _, why)| *why)
+    }
+
     pub(crate) fn renewed(&self, deadline: Instant) {
         self.inner().deadline = deadline;
     }
@@ -93,11 +101,7 @@ impl LockView {
     /// reported, never sent, and it will come again.
     #[must_use]
     pub fn lost(&self) -> Option<AckFailure> {
-        let inner = self.state.inner();
-        let overlaps = |(first, last, _): &&(i64, i64, AckFailure)| {
-            *first <= self.last_offset && self.first_offset <= *last
-        };
-        inner.lost.iter().find(overlaps).map(|(_, _, why)| *why)
+        self.state.lost_in(self.first_offset, self.last_offset)
     }
 
     /// Waits until a record of the batch is lost, or the lock can't be renewed.

@@ -7,9 +7,10 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use sharegroup_session::{Acknowledgement, Acquired, AcquisitionId, FatalError};
+use sharegroup_session::{AckFailure, Acknowledgement, Acquired, AcquisitionId, FatalError};
 use tokio::sync::{Notify, oneshot, watch};
 
 use crate::error::PollError;
@@ -26,6 +27,13 @@ pub(crate) enum Command {
         first: i64,
         last: i64,
         how: Acknowledgement,
+    },
+    /// Settles one record and wants to know what becomes of it.
+    Confirm {
+        id: AcquisitionId,
+        offset: i64,
+        how: Acknowledgement,
+        reply: oneshot::Sender<Result<(), AckFailure>>,
     },
     /// Dropped by its owner: released after a delay.
     Drop {
@@ -57,7 +65,8 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// The driver has ended and won't obey. Who waits for a commit learns it from the dropped reply.
+    /// The driver has ended and won't obey. Who waits for a commit or a confirmation learns it from the
+    /// dropped reply.
     pub(crate) fn end(self, report: CommitReport) {
         if let Self::Close { reply, .. } = self {
             // The caller may have stopped waiting.
@@ -83,6 +92,8 @@ pub(crate) struct Outbox {
     pub(crate) fatal: Option<FatalError>,
     pub(crate) joined: bool,
     pub(crate) closed: bool,
+    /// The application, where it waits.
+    waiting: Option<Waker>,
 }
 
 /// Wishes on their way to the driver.
@@ -98,7 +109,6 @@ pub(crate) struct Shared {
     inbox: Mutex<Inbox>,
     pub(crate) commanded: Notify,
     outbox: Mutex<Outbox>,
-    pub(crate) arrived: Notify,
     pub(crate) status: watch::Sender<ShareStatus>,
     pub(crate) counters: Counters,
     /// The group allows renewals, as far as is known.
@@ -113,7 +123,6 @@ impl Shared {
             inbox: Mutex::default(),
             commanded: Notify::new(),
             outbox: Mutex::default(),
-            arrived: Notify::new(),
             status: watch::Sender::new(status),
             counters: Counters::default(),
             renewable: AtomicBool::new(true),
@@ -140,7 +149,7 @@ impl Shared {
     /// A lock ran out unsettled. Whoever waits in a poll is alive, and says so.
     pub(crate) fn stall(&self) {
         self.stalled.store(true, Ordering::Relaxed);
-        self.arrived.notify_one();
+        self.tell(|_| ());
     }
 
     /// The application polls.
@@ -161,7 +170,47 @@ impl Shared {
         std::mem::take(&mut inbox.commands)
     }
 
-    pub(crate) fn outbox(&self) -> MutexGuard<'_, Outbox> {
+    fn outbox(&self) -> MutexGuard<'_, Outbox> {
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why the member can't go on.
+    pub(crate) fn fatal(&self) -> Option<FatalError> {
+        self.outbox().fatal.clone()
+    }
+
+    /// What arrived and was not polled.
+    pub(crate) fn take_arrivals(&self) -> VecDeque<Arrival> {
+        std::mem::take(&mut self.outbox().arrivals)
+    }
+
+    /// Puts something into the outbox and wakes the application, if it waits.
+    pub(crate) fn tell(&self, put: impl FnOnce(&mut Outbox)) {
+        let mut outbox = self.outbox();
+        put(&mut outbox);
+        let waiting = outbox.waiting.take();
+        drop(outbox);
+        if let Some(waiting) = waiting {
+            waiting.wake();
+        }
+    }
+
+    /// Takes something out of the outbox; where there is nothing, whatever comes next wakes the caller.
+    pub(crate) fn poll_outbox<T>(
+        &self,
+        cx: &mut Context<'_>,
+        take: impl FnOnce(&mut Outbox) -> Option<T>,
+    ) -> Poll<T> {
+        let mut outbox = self.outbox();
+        match take(&mut outbox) {
+            Some(taken) => Poll::Ready(taken),
+            None => {
+                match &mut outbox.waiting {
+                    Some(waiting) => waiting.clone_from(cx.waker()),
+                    none => *none = Some(cx.waker().clone()),
+                }
+                Poll::Pending
+            }
+        }
     }
 }
