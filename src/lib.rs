@@ -35,8 +35,9 @@ pub use sharegroup_sink as sink;
 pub use sharegroup_wire as wire;
 
 pub use sharegroup_consumer::{
-    Acknowledge, AcquireMode, ClientConfig, CommitReport, OpenError, PollError, Record,
-    SettleError, ShareBatch, ShareConsumer, ShareConsumerBuilder, ShareMetrics, ShareStatus,
+    AckFailure, Acknowledge, AcquireMode, ClientConfig, CommitReport, Concurrent, Confirmation,
+    Deliveries, Delivery, OpenError, Outcome, PollError, Record, SettleError, ShareBatch,
+    ShareConsumer, ShareConsumerBuilder, ShareMetrics, ShareStatus,
 };
 
 /// Compiles the example of the README.

@@ -25,19 +25,22 @@ use sharegroup_launcher::Kafka;
 /// The program: `SHAREGROUP_BIN`, or built now.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    let build = || build(&["--release", "--package", "sharegroup-cli"]);
     BINARY.get_or_init(|| std::env::var_os("SHAREGROUP_BIN").map_or_else(build, PathBuf::from))
 }
 
-fn build() -> PathBuf {
+/// An example of the package: in the folder `SHAREGROUP_EXAMPLES`, or built now.
+pub fn example(name: &str) -> PathBuf {
+    std::env::var_os("SHAREGROUP_EXAMPLES").map_or_else(
+        || build(&["--package", "sharegroup", "--example", name]),
+        |folder| PathBuf::from(folder).join(name),
+    )
+}
+
+fn build(what: &[&str]) -> PathBuf {
     let output = Command::new(env!("CARGO"))
-        .args([
-            "build",
-            "--release",
-            "--package",
-            "sharegroup-cli",
-            "--message-format",
-            "json",
-        ])
+        .args(["build", "--message-format", "json"])
+        .args(what)
         .stderr(Stdio::inherit())
         .output()
         .expect("cargo runs");

@@ -167,12 +167,16 @@ fn launcher(context: &Context) -> anyhow::Result<Count> {
     ]))
 }
 
-/// Builds the program as users run it and hands its path to the tests: cargo does so only for tests of its own package.
+/// Builds the program as users run it and the examples, and hands their paths to the tests: cargo does so only for
+/// programs of the tests' own package.
 fn end_to_end(context: &Context) -> anyhow::Result<Count> {
     context.output(&mut context.cargo(["build", "--release", "-p", "sharegroup-cli"]))?;
+    context.output(&mut context.cargo(["build", "-p", "sharegroup", "--examples"]))?;
     let program = context.target_dir().join("release").join("sharegroup");
+    let examples = context.target_dir().join("debug").join("examples");
     let mut command = context.cargo(["test", "-p", "sharegroup", "--no-fail-fast", "--test", "*"]);
     // Each test runs its own Kafka, of up to three nodes.
     command.args(["--", "--test-threads", "2"]);
+    command.env("SHAREGROUP_EXAMPLES", examples);
     context.cargo_test(command.env("SHAREGROUP_BIN", program))
 }
