@@ -44,6 +44,11 @@ pub(crate) const PROOFS: &[Stage] = &[
         run: sessions,
     },
     Stage {
+        name: "handlers",
+        what: "100,000 records, 2,000 handlers at a time: requests per 1,000 records, nothing twice, on both brokers",
+        run: handlers,
+    },
+    Stage {
         name: "recovery",
         what: "50 rounds of kill -9 of the embedded broker: what it said before holds after",
         run: recovery,
@@ -56,32 +61,43 @@ pub(crate) const PROOFS: &[Stage] = &[
 ];
 
 fn sessions(context: &Context) -> anyhow::Result<Count> {
-    let package = ["test", "--package", "sharegroup-consumer"];
-    let test = ["--test", "real_security", "b_110", "--", "--nocapture"];
-    let mut command = context.cargo(package.into_iter().chain(test));
-    command.env("SESSION_MS", "10000");
-    context.cargo_test(&mut command)
+    let test = ["real_security", "b_110"];
+    run_test(context, "consumer", &test, &[("SESSION_MS", "10000")])
+}
+
+fn handlers(context: &Context) -> anyhow::Result<Count> {
+    let many = ("SHAREGROUP_HANDLED", "100000");
+    run_test(context, "consumer", &["deliveries"], &[many])
 }
 
 fn recovery(context: &Context) -> anyhow::Result<Count> {
-    let package = ["test", "--package", "sharegroup-broker"];
-    let test = ["--test", "recovery", "--", "--nocapture"];
-    let mut command = context.cargo(package.into_iter().chain(test));
-    command.env("SHAREGROUP_RECOVERY_ROUNDS", "50");
-    context.cargo_test(&mut command)
+    let rounds = ("SHAREGROUP_RECOVERY_ROUNDS", "50");
+    run_test(context, "broker", &["recovery"], &[rounds])
 }
 
 fn histories(context: &Context) -> anyhow::Result<Count> {
-    let package = ["test", "--package", "sharegroup-broker"];
-    let test = ["--test", "differential", "--", "--nocapture"];
-    let mut command = context.cargo(package.into_iter().chain(test));
-    command.args(["--test-threads", "1"]);
-    for (name, value) in [
+    let variables = [
         ("SHAREGROUP_HISTORIES", "500"),
         ("SHAREGROUP_MOVES", "24"),
         // They mostly wait.
         ("SHAREGROUP_THREADS", "20"),
-    ] {
+    ];
+    run_test(context, "broker", &["differential"], &variables)
+}
+
+/// Runs a test file of a crate, or what a name selects of it, with more to do than in `cargo xtask test`; variables
+/// that are set stay as they are.
+fn run_test(
+    context: &Context,
+    package: &str,
+    test: &[&str],
+    variables: &[(&str, &str)],
+) -> anyhow::Result<Count> {
+    let package = format!("sharegroup-{package}");
+    let mut command = context.cargo(["test", "--package", package.as_str(), "--test"]);
+    command.args(test);
+    command.args(["--", "--nocapture", "--test-threads", "1"]);
+    for (name, value) in variables {
         if std::env::var_os(name).is_none() {
             command.env(name, value);
         }

@@ -1,21 +1,29 @@
-//! Records one by one and many at a time, on a real broker and on the embedded one.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
+//! Records one by one and many at a time: on a real broker and on the embedded one, but for what only the
+//! latter can be made to do.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 
 mod both;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt};
+use sharegroup_broker::Broker;
 use sharegroup_consumer::admin::Admin;
 use sharegroup_consumer::client::ClientConfig;
 use sharegroup_consumer::producer::{Producer, ProducerConfig, ProducerRecord};
 use sharegroup_consumer::{
     AckFailure, Delivery, Outcome, ShareConsumer, ShareEvent, ShareObserver,
 };
+use sharegroup_wire::ErrorCode;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -40,6 +48,11 @@ async fn fill(
 ) {
     let admin = Admin::new(config(cluster));
     admin.create_topic(topic, 1, -1, &[]).await.unwrap();
+    prepare(&admin, topic, group).await;
+    produce(cluster, topic, records, key).await;
+}
+
+async fn prepare(admin: &Admin, topic: &str, group: &[(&str, &str)]) {
     let start = [
         ("share.auto.offset.reset", "earliest"),
         ("share.record.lock.duration.ms", LOCK_MS),
@@ -47,6 +60,9 @@ async fn fill(
     for (name, value) in start.iter().chain(group) {
         admin.set_group_config(topic, name, value).await.unwrap();
     }
+}
+
+async fn produce(cluster: &Cluster, topic: &str, records: usize, key: fn(usize) -> Option<String>) {
     let producer = Producer::new(ProducerConfig::new(config(cluster)));
     for number in 0..records {
         let mut record = ProducerRecord::new(topic).value(number.to_string());
@@ -88,6 +104,163 @@ async fn records_one_by_one_and_many_at_a_time() {
         in_time(a_shutdown_lets_running_handlers_end(cluster)).await;
     })
     .await;
+}
+
+/// How many records [`thousands_in_flight_cost_few_requests`] has. Default 10,000; `cargo xtask prove handlers`
+/// sets 100,000.
+const HANDLED: &str = "SHAREGROUP_HANDLED";
+
+/// 2,000 handlers at a time, each of up to 200 ms.
+#[tokio::test(flavor = "multi_thread")]
+async fn thousands_in_flight_cost_few_requests() {
+    const TOPIC: &str = "in-flight";
+    const IN_FLIGHT: usize = 2_000;
+    let records = std::env::var(HANDLED).map_or(10_000, |records| records.parse().unwrap());
+    on_both(&[], async |cluster| {
+        let admin = Admin::new(config(cluster));
+        admin.create_topic(TOPIC, 4, -1, &[]).await.unwrap();
+        prepare(&admin, TOPIC, &[]).await;
+        produce(cluster, TOPIC, records, |number| Some(number.to_string())).await;
+        let latencies = Arc::new(Latencies::default());
+        let builder = ShareConsumer::builder_with(config(cluster)).group_id(TOPIC);
+        let builder = builder.topics([TOPIC]).observer(Arc::clone(&latencies) as _);
+        let mut consumer = builder.build().await.unwrap();
+        let (seen, all) = (RefCell::new(BTreeSet::new()), Notify::new());
+        let started = Instant::now();
+        consumer
+            .concurrent(IN_FLIGHT)
+            .until(all.notified())
+            .for_each(async |delivery| {
+                let (partition, offset) = (delivery.partition(), delivery.record().offset);
+                let twice = !seen.borrow_mut().insert((partition, offset));
+                assert!(!twice, "{partition}-{offset} twice");
+                sleep(handler_time(partition, offset)).await;
+                if seen.borrow().len() == records {
+                    all.notify_one();
+                }
+                latencies.settled(partition, offset);
+                Outcome::Accept
+            })
+            .await
+            .unwrap();
+        assert!(consumer.commit().await.unwrap().is_ok());
+        let took = started.elapsed();
+        let metrics = consumer.metrics();
+        let requests = metrics.fetches + metrics.acknowledge_requests;
+        println!(
+            "{records} records in {took:.1?}, {} ShareFetch, {} ShareAcknowledge: {:.2} requests per 1,000 records",
+            metrics.fetches,
+            metrics.acknowledge_requests,
+            requests as f64 * 1000.0 / records as f64,
+        );
+        println!("from settled to accepted: {}", latencies.show());
+        assert_eq!(metrics.accepted, records as u64, "{metrics:?}");
+        assert!(requests * 100 <= records as u64, "{metrics:?}");
+        close(consumer).await;
+    })
+    .await;
+}
+
+/// Times from a handler's end to the broker's answer.
+#[derive(Debug, Default)]
+struct Latencies {
+    open: Mutex<BTreeMap<(i32, i64), Instant>>,
+    taken: Mutex<Vec<Duration>>,
+}
+
+impl Latencies {
+    fn settled(&self, partition: i32, offset: i64) {
+        let mut open = self.open.lock().unwrap();
+        open.insert((partition, offset), Instant::now());
+    }
+
+    fn show(&self) -> String {
+        let mut taken = self.taken.lock().unwrap();
+        taken.sort_unstable();
+        let at = |share: f64| taken[(taken.len() as f64 * share) as usize];
+        format!("p50 {:.1?}, p99 {:.1?}", at(0.5), at(0.99))
+    }
+}
+
+impl ShareObserver for Latencies {
+    fn event(&self, event: &ShareEvent) {
+        let ShareEvent::Acknowledged { outcome, .. } = event else {
+            return;
+        };
+        let (first, last) = (outcome.first_offset, outcome.last_offset);
+        let partition = outcome.partition.partition;
+        let mut open = self.open.lock().unwrap();
+        let answered = open.extract_if((partition, first)..=(partition, last), |_, _| true);
+        let mut taken = self.taken.lock().unwrap();
+        taken.extend(answered.map(|(_, settled)| settled.elapsed()));
+    }
+}
+
+/// 0 to 200 ms, the same in each run.
+fn handler_time(partition: i32, offset: i64) -> Duration {
+    let number = (offset as u64 * 4 + partition as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    Duration::from_millis((number >> 32) % 201)
+}
+
+/// Every second of 1,000 records loses its lock at the broker, unseen: the acknowledgements of a partition
+/// are all or nothing there, so one of them spoils the whole request.
+#[tokio::test(flavor = "multi_thread")]
+async fn stale_acknowledgements_spoil_no_other() {
+    const TOPIC: &str = "stale";
+    const RECORDS: usize = 1_000;
+    let broker = Broker::builder().topic(TOPIC, 1).start().await.unwrap();
+    let servers = broker.bootstrap_servers();
+    let admin = Admin::new(ClientConfig::new(servers).unwrap());
+    let earliest = admin.set_group_config(TOPIC, "share.auto.offset.reset", "earliest");
+    earliest.await.unwrap();
+    let producer = Producer::new(ProducerConfig::new(ClientConfig::new(servers).unwrap()));
+    for number in 0..RECORDS {
+        let record = ProducerRecord::new(TOPIC).value(number.to_string());
+        drop(producer.send(record).await.unwrap());
+    }
+    producer.close(Duration::from_secs(30)).await.unwrap();
+    let builder = ShareConsumer::builder(servers).group_id(TOPIC);
+    let mut consumer = builder.topics([TOPIC]).build().await.unwrap();
+    let held = consumer.deliveries().take(RECORDS);
+    let held: Vec<Delivery> = in_time(held.try_collect()).await.unwrap();
+    // What is available again stays so.
+    consumer.pause();
+
+    let is_stale = |offset: i64| (offset as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 63 == 0;
+    let stale = broker.model(|model| {
+        let limits = model.configs.group(TOPIC).limits;
+        let group = model.groups.get_mut(TOPIC).unwrap();
+        let loaded = group.loaded.values_mut().next().unwrap();
+        let stale = (0..RECORDS as i64).filter(|offset| is_stale(*offset));
+        stale
+            .map(|offset| loaded.partition.expire_offset(offset, &limits))
+            .count()
+    });
+    assert!((450..550).contains(&stale), "{stale}");
+    let (before, started) = (consumer.metrics(), Instant::now());
+    let confirmations = held.into_iter().map(|delivery| {
+        let offset = delivery.record().offset;
+        (offset, delivery.accept())
+    });
+    for (offset, confirmation) in confirmations.collect::<Vec<_>>() {
+        let expected = if is_stale(offset) {
+            Err(AckFailure::Broker(ErrorCode::InvalidRecordState))
+        } else {
+            Ok(())
+        };
+        assert_eq!(in_time(confirmation).await, expected, "{offset}");
+    }
+    let requests = consumer.metrics().acknowledge_requests - before.acknowledge_requests;
+    println!(
+        "{} of {RECORDS} accepted, {stale} stale: {requests} ShareAcknowledge in {:.1?}",
+        RECORDS - stale,
+        started.elapsed()
+    );
+    let report = consumer.close(Duration::from_secs(10)).await.unwrap();
+    let [partition] = &report.partitions[..] else {
+        panic!("{report:?}")
+    };
+    assert_eq!(partition.failed_records, stale as u64);
 }
 
 /// A stream of deliveries, settled in an order of its own.
@@ -215,7 +388,11 @@ async fn records_of_a_key_come_one_after_the_other(cluster: &Cluster) {
     const TOPIC: &str = "keys";
     const RECORDS: usize = 200;
     // Five keys, and as many records without one.
-    let key = |number: usize| number.is_multiple_of(2).then(|| format!("key-{}", number % 5));
+    let key = |number: usize| {
+        number
+            .is_multiple_of(2)
+            .then(|| format!("key-{}", number % 5))
+    };
     fill(cluster, TOPIC, RECORDS, key, &[]).await;
     let mut consumer = open(cluster, TOPIC).await;
     let (seen, busy) = (RefCell::new(BTreeMap::new()), RefCell::new(BTreeSet::new()));
