@@ -104,6 +104,7 @@ impl History {
 
     fn run(&mut self) -> Result<(), String> {
         self.steps(STEPS)?;
+        self.wait_for_locks(false);
         self.both(Target::offsets)
     }
 
