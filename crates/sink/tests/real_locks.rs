@@ -1,5 +1,5 @@
-//! Locks that run out, against real brokers: nothing is archived without an error that names it, and what
-//! may arrive twice is counted.
+//! Locks that run out, on a real broker and on the embedded one: nothing is archived without an error that names
+//! it, and what may arrive twice is counted.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -8,11 +8,15 @@
     clippy::indexing_slicing
 )]
 
+#[path = "../../consumer/tests/both/mod.rs"]
+mod both;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use both::{Cluster, on_both};
 use sharegroup_consumer::admin::Admin;
 use sharegroup_consumer::client::ClientConfig;
 use sharegroup_consumer::producer::{Producer, ProducerConfig, ProducerRecord};
@@ -119,9 +123,9 @@ impl Connector for Target {
     }
 }
 
-fn start(kafka: &Kafka, group_id: &str, target: &Target, loss_file: &Path) -> Worker {
+fn start(servers: &str, group_id: &str, target: &Target, loss_file: &Path) -> Worker {
     let mut worker = Properties::new("worker.properties");
-    worker.set("bootstrap.servers", kafka.bootstrap_servers());
+    worker.set("bootstrap.servers", servers);
     worker.set("consumer.group.protocol", "share");
     let mut sink = Properties::new("sink.properties");
     for (key, value) in [
@@ -139,16 +143,9 @@ fn start(kafka: &Kafka, group_id: &str, target: &Target, loss_file: &Path) -> Wo
     Worker::start(&loaded.worker, loaded.connectors, &WorkerOptions::default())
 }
 
-fn kafka() -> Option<Kafka> {
-    Kafka::builder()
-        .set("group.share.min.record.lock.duration.ms", "1000")
-        .start_or_skip()
-        .unwrap()
-}
-
 /// A topic with so many records, and a group with a short lock.
-async fn prepare(kafka: &Kafka, group_id: &str, records: usize, configs: &[(&str, &str)]) -> Admin {
-    let client = ClientConfig::new(&kafka.bootstrap_servers()).unwrap();
+async fn prepare(servers: &str, group_id: &str, records: usize, configs: &[(&str, &str)]) -> Admin {
+    let client = ClientConfig::new(servers).unwrap();
     let admin = Admin::new(client.clone());
     let lock_ms = LOCK.as_millis().to_string();
     let lock = [("share.record.lock.duration.ms", lock_ms.as_str())];
@@ -198,19 +195,25 @@ async fn end(worker: Worker) -> TaskCounters {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn without_renewal_nothing_is_archived_without_an_error_that_names_it() {
-    let Some(kafka) = kafka() else { return };
+    on_both(&[], without_renewal).await;
+}
+
+async fn without_renewal(cluster: &Cluster) {
+    let servers = cluster.bootstrap_servers();
     let group = "no-renewal";
     let configs = [
         ("share.renew.acknowledge.enable", "false"),
         ("share.delivery.count.limit", "2"),
         ("share.auto.offset.reset", "earliest"),
     ];
-    let admin = prepare(&kafka, group, 300, &configs).await;
-    let loss_file = kafka.dir().join("loss");
+    let admin = prepare(servers, group, 300, &configs).await;
+    let loss_file =
+        std::env::temp_dir().join(format!("sharegroup-loss-{}", servers.replace(':', "-")));
+    drop(std::fs::remove_file(&loss_file));
 
     // A put that hangs: the task fails while the records are its own, and they cost one delivery.
     let hanging = Target::new([Put::Hangs], None);
-    let worker = start(&kafka, group, &hanging, &loss_file);
+    let worker = start(servers, group, &hanging, &loss_file);
     let started = Instant::now();
     worker.any_failed().await;
     assert!(started.elapsed() < 30 * S);
@@ -227,7 +230,7 @@ async fn without_renewal_nothing_is_archived_without_an_error_that_names_it() {
 
     // Puts that block their thread for longer than the lock: what this costs on its last delivery is named.
     let blocking = Target::new([Put::Blocks(8 * S); 3], None);
-    let worker = start(&kafka, group, &blocking, &loss_file);
+    let worker = start(servers, group, &blocking, &loss_file);
     settled(&admin, group).await;
     let totals = end(worker).await;
     let named = named(&loss_file);
@@ -237,17 +240,22 @@ async fn without_renewal_nothing_is_archived_without_an_error_that_names_it() {
     assert_eq!(totals.named_as_lost, archived);
     let unwritten = (0..300).filter(|offset| !blocking.has(*offset));
     assert!(unwritten.into_iter().all(|offset| named.contains(&offset)));
+    std::fs::remove_file(&loss_file).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_a_frozen_broker_makes_arrive_twice_is_counted() {
-    let Some(kafka) = kafka() else { return };
+    // Only a process can be frozen.
+    let Some(kafka) = Kafka::builder().start_or_skip().unwrap() else {
+        return;
+    };
+    let servers = kafka.bootstrap_servers();
     let group = "frozen";
     let configs = [("share.auto.offset.reset", "earliest")];
-    let admin = prepare(&kafka, group, 2000, &configs).await;
+    let admin = prepare(&servers, group, 2000, &configs).await;
     let loss_file = kafka.dir().join("loss");
     let target = Target::new([], Some(Put::Takes(S / 20)));
-    let worker = start(&kafka, group, &target, &loss_file);
+    let worker = start(&servers, group, &target, &loss_file);
     while target.written() < 500 {
         sleep(S / 50).await;
     }

@@ -1,10 +1,13 @@
-//! The example `raw`, against a real broker.
+//! The example `raw`, against a real broker and the embedded one.
 #![cfg(feature = "net")]
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
+#[path = "../../consumer/tests/both/mod.rs"]
+mod both;
+
 use std::process::Command;
 
-use sharegroup_launcher::Kafka;
+use both::{Cluster, on_both};
 use sharegroup_wire::compress::Compression;
 use sharegroup_wire::message::create_topics::{CreatableTopic, CreateTopicsRequest};
 use sharegroup_wire::message::describe_configs::RESOURCE_GROUP;
@@ -87,12 +90,13 @@ async fn lag(connection: &Connection) -> i64 {
     described.groups[0].topics[0].partitions[0].lag
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn raw_example_takes_a_batch_through_a_share_group() {
-    let Some(kafka) = Kafka::builder().start_or_skip().unwrap() else {
-        return;
-    };
-    let servers = kafka.bootstrap_servers();
+    on_both(&[], takes_a_batch).await;
+}
+
+async fn takes_a_batch(cluster: &Cluster) {
+    let servers = cluster.bootstrap_servers();
     let address: Address = servers.parse().unwrap();
     let options = ConnectionOptions::default();
     let connection = Connection::open(&TcpConnector::default(), &address, &options)
@@ -110,7 +114,7 @@ async fn raw_example_takes_a_batch_through_a_share_group() {
         "--",
     ];
     let mut raw = Command::new(env!("CARGO"));
-    raw.args(run).args([&servers, "g", "orders"]);
+    raw.args(run).args([servers, "g", "orders"]);
     // What cargo tells a test of its package would make build scripts of others run again.
     let package = std::env::vars_os().map(|(name, _)| name).filter(|name| {
         let name = name.to_string_lossy();
