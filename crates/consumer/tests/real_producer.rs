@@ -6,13 +6,14 @@ mod both;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use sharegroup_broker::Broker;
 use sharegroup_consumer::TopicPartition;
 use sharegroup_consumer::admin::{Admin, LogPosition};
 use sharegroup_consumer::client::ClientConfig;
 use sharegroup_consumer::producer::{ProduceError, Producer, ProducerConfig, ProducerRecord};
 use sharegroup_launcher::{Kafka, Tools};
-use sharegroup_wire::ErrorCode;
 use sharegroup_wire::compress::Compression;
+use sharegroup_wire::{BrokerId, ErrorCode};
 
 use both::{Cluster, on_both, run_tool};
 
@@ -198,19 +199,46 @@ async fn a_killed_and_restarted_broker_loses_and_repeats_nothing() {
     let Some(kafka) = Kafka::builder().brokers(3).start_or_skip().unwrap() else {
         return;
     };
-    let admin = Admin::new(client(&kafka.bootstrap_servers()));
+    let servers = kafka.bootstrap_servers();
+    let kill = || kafka.broker(2).kill().unwrap();
+    produce_through(&servers, kill, || kafka.broker(2).start().unwrap()).await;
+    let lines = read_back(kafka.tools(), &servers, "orders", RECORDS).await;
+    let values: BTreeSet<_> = lines
+        .iter()
+        .map(|line| line.rsplit('\t').next().unwrap().to_owned())
+        .collect();
+    assert_eq!(values.len(), RECORDS);
+}
+
+#[tokio::test]
+async fn a_crashed_and_restarted_embedded_broker_loses_and_repeats_nothing() {
+    let broker = Broker::builder().brokers(3).start().await.unwrap();
+    let crash = || {
+        broker.cut(BrokerId(2));
+        broker.restart(BrokerId(2));
+        broker.model(|model| model.set_up(BrokerId(2), false));
+    };
+    let start = || broker.model(|model| model.set_up(BrokerId(2), true));
+    produce_through(broker.bootstrap_servers(), crash, start).await;
+}
+
+/// Produces while the second of three brokers goes away and comes back: each record is confirmed and
+/// written once.
+async fn produce_through(servers: &str, kill: impl FnOnce(), start: impl FnOnce()) {
+    let admin = Admin::new(client(servers));
     admin
         .create_topic("orders", 3, 3, &[("min.insync.replicas", "2")])
         .await
         .unwrap();
-    let producer = Producer::new(ProducerConfig::new(client(&kafka.bootstrap_servers())));
+    let producer = Producer::new(ProducerConfig::new(client(servers)));
+    let (mut kill, mut start) = (Some(kill), Some(start));
     let mut deliveries = Vec::new();
     for index in 0..RECORDS {
-        if index == RECORDS / 3 {
-            kafka.broker(2).kill().unwrap();
+        if index >= RECORDS / 3 {
+            kill.take().into_iter().for_each(|kill| kill());
         }
-        if index == 2 * RECORDS / 3 {
-            kafka.broker(2).start().unwrap();
+        if index >= 2 * RECORDS / 3 {
+            start.take().into_iter().for_each(|start| start());
         }
         let record = ProducerRecord::new("orders")
             .key(format!("key-{}", index % 97))
@@ -236,10 +264,4 @@ async fn a_killed_and_restarted_broker_loses_and_repeats_nothing() {
         RECORDS as i64,
         "{latest:?}"
     );
-    let lines = read_back(kafka.tools(), &kafka.bootstrap_servers(), "orders", RECORDS).await;
-    let values: BTreeSet<_> = lines
-        .iter()
-        .map(|line| line.rsplit('\t').next().unwrap().to_owned())
-        .collect();
-    assert_eq!(values.len(), RECORDS);
 }
