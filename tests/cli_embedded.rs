@@ -20,8 +20,11 @@ struct Program {
 
 impl Program {
     fn start(arguments: &[&str]) -> Self {
-        let child = Command::new(binary())
-            .args(arguments)
+        Self::spawn(Command::new(binary()).args(arguments))
+    }
+
+    fn spawn(command: &mut Command) -> Self {
+        let child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -244,6 +247,26 @@ fn a_broker_with_a_folder_has_everything_again_after_it_was_killed() {
     assert_eq!(seen, lines(&all));
     let said = text(&broker.end("-INT").stderr);
     assert!(said.contains("stays in"), "{said}");
+}
+
+/// `ulimit -f` stands in for a full disk.
+#[test]
+fn a_broker_whose_folder_is_full_says_what_it_could_not_keep() {
+    let folder = Folder::new("cli-broker-full");
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -f 256 && exec \"$@\"", "sh"]);
+    limited.arg(binary());
+    limited.args(["broker", "--port", "0", "--topic", "orders", "--dir"]);
+    let mut broker = Program::spawn(limited.arg(folder.join("broker")));
+    let servers = broker.servers();
+    let produce = ["produce", "--topic", "orders", "--bootstrap-server"];
+    let mut produce = Program::start(&[&produce[..], &[&servers]].concat());
+    produce.feed(&numbers(100_000));
+    broker.says("can't be written");
+    produce.end("-KILL");
+    let said = text(&broker.end("-INT").stderr);
+    let lost = "could not be written to the folder: refused, not acknowledged, and lost now";
+    assert!(said.contains(lost), "{said}");
 }
 
 #[test]

@@ -136,7 +136,9 @@ pub(crate) async fn run(
     say_ready(&args, &broker, start.elapsed(), screen);
     let sign = signals.first().await;
     let has_faults = args.fault.is_some();
-    screen.note(&broker.model(|model| summary(sign, start.elapsed(), model, has_faults)));
+    let unwritten = broker.unwritten_records();
+    screen
+        .note(&broker.model(|model| summary(sign, start.elapsed(), model, has_faults, unwritten)));
     Ok(Exit::Done)
 }
 
@@ -217,13 +219,29 @@ fn say_ready(args: &BrokerArgs, broker: &Broker, time: Duration, screen: &Screen
     embedded::note_commands(create.into_iter().chain(others), broker, screen);
 }
 
-/// What was in it when it ended.
-fn summary(sign: Sign, time: Duration, model: &mut Model, has_faults: bool) -> String {
+/// What was in it when it ended; what its folder could not take is no part of it.
+fn summary(
+    sign: Sign,
+    time: Duration,
+    model: &mut Model,
+    has_faults: bool,
+    unwritten: Option<u64>,
+) -> String {
     let partitions = model.topics.iter().flat_map(|topic| &topic.partitions);
     let records = |partition: &sharegroup_broker::model::topics::Partition| {
         partition.log.end_offset() - partition.log.start_offset()
     };
     let records: i64 = partitions.map(records).sum();
+    let kept = records
+        .unsigned_abs()
+        .saturating_sub(unwritten.unwrap_or(0));
+    let lost = match unwritten {
+        Some(lost) if lost > 0 => format!(
+            "\n{} could not be written to the folder: refused, not acknowledged, and lost now.",
+            plural(lost, "record")
+        ),
+        _ => String::new(),
+    };
     let faults = if has_faults {
         format!(", {} struck", plural(model.faults.struck(), "fault"))
     } else {
@@ -232,10 +250,10 @@ fn summary(sign: Sign, time: Duration, model: &mut Model, has_faults: bool) -> S
     let memory = process::peak_memory()
         .map(|bytes| format!(", {} MB of memory at most", count(bytes / 1_000_000)));
     format!(
-        "Ended by {} after {}: {} in {} ({} MB), {}{faults}{}.",
+        "Ended by {} after {}: {} in {} ({} MB), {}{faults}{}.{lost}",
         sign.name(),
         duration::show(time),
-        plural(records.unsigned_abs(), "record"),
+        plural(kept, "record"),
         plural(model.topics.iter().count() as u64, "topic"),
         count(model.topics.size_bytes() as u64 / 1_000_000),
         plural(model.groups.len() as u64, "share group"),
