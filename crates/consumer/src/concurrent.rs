@@ -78,7 +78,8 @@ impl ShareConsumer {
         self.concurrent(limit).for_each(handler).await
     }
 
-    /// Up to `limit` records in work at a time, at least 1, with options.
+    /// Up to `limit` records in work at a time, at least 1, with options. No more than the bounds on what is held
+    /// ([`records_held_max`](crate::ShareConsumerBuilder::records_held_max)): at most 1,000 per partition.
     pub fn concurrent(&mut self, limit: usize) -> Concurrent<'_> {
         Concurrent {
             consumer: self,
@@ -142,6 +143,7 @@ impl<'a, S: Future> Concurrent<'a, S> {
             mut keys,
             shutdown,
         } = self;
+        let _in_work = consumer.work_on(limit);
         let mut shutdown = pin!(shutdown);
         let mut running = FuturesUnordered::new();
         let ended = loop {

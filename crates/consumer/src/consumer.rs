@@ -90,6 +90,13 @@ impl ShareConsumer {
         Deliveries(self)
     }
 
+    /// Holds at least so many records, until the guard is dropped.
+    pub(crate) fn work_on(&self, at_a_time: usize) -> InWork {
+        let at_a_time = u32::try_from(at_a_time).unwrap_or(u32::MAX);
+        self.shared.command(Command::WorkOn(at_a_time));
+        InWork(Arc::clone(&self.shared))
+    }
+
     pub(crate) fn poll_delivery(
         &mut self,
         cx: &mut Context<'_>,
@@ -221,6 +228,15 @@ impl ShareConsumer {
     }
 }
 
+/// Many records are in work at a time.
+pub(crate) struct InWork(Arc<Shared>);
+
+impl Drop for InWork {
+    fn drop(&mut self) {
+        self.0.command(Command::WorkOn(0));
+    }
+}
+
 /// A consumer that is dropped without [`close`](ShareConsumer::close) closes by itself, in the
 /// background, within five seconds.
 impl Drop for ShareConsumer {
@@ -282,8 +298,9 @@ impl ShareConsumerBuilder {
 
     /// Most records acquired and not settled at a time, at least 1. Soft by one producer batch per
     /// leader, unless records are acquired one by one ([`AcquireMode::RecordLimit`]). Fewer are held
-    /// where fewer are settled: about one second's worth, at least 100 and at most 1,000 per
-    /// partition, so that one slow member doesn't starve the others. Default 10,000.
+    /// where fewer are settled: about one second's worth, at least 100, or what is
+    /// [in work](ShareConsumer::concurrent) at a time, and at most 1,000 per partition, so that one slow member
+    /// doesn't starve the others. Default 10,000.
     pub fn records_held_max(mut self, records: u32) -> Self {
         self.session.records_held_max = records.max(1);
         self

@@ -210,6 +210,7 @@ impl Driver {
                 self.core.close(std_now);
             }
             Command::Alive => self.core.application_alive(),
+            Command::WorkOn(at_a_time) => self.core.work_on(at_a_time),
             Command::Pause => self.core.pause(),
             Command::Resume => self.core.resume(),
             Command::Subscribe(topics) => self.core.subscribe(std_now, topics),

@@ -59,6 +59,8 @@ pub(crate) enum Command {
     },
     /// It polls: it isn't stuck.
     Alive,
+    /// So many records are in work at a time; 0 = as many as it will.
+    WorkOn(u32),
     Pause,
     Resume,
     Subscribe(Vec<String>),

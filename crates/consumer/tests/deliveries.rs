@@ -24,7 +24,7 @@ use sharegroup_consumer::{
     AckFailure, Delivery, Outcome, ShareConsumer, ShareEvent, ShareObserver,
 };
 use sharegroup_wire::ErrorCode;
-use tokio::sync::Notify;
+use tokio::sync::{Barrier, Notify};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use both::{Cluster, on_both};
@@ -100,6 +100,7 @@ async fn records_one_by_one_and_many_at_a_time() {
         ))
         .await;
         in_time(records_of_a_key_come_one_after_the_other(cluster)).await;
+        in_time(as_many_handlers_run_as_were_asked_for(cluster)).await;
         in_time(a_handler_that_panics_gets_its_record_again(cluster)).await;
         in_time(a_shutdown_lets_running_handlers_end(cluster)).await;
     })
@@ -422,6 +423,27 @@ async fn records_of_a_key_come_one_after_the_other(cluster: &Cluster) {
         .unwrap();
     assert_eq!(seen.borrow().len(), 6);
     assert!(most.get() > 5, "at most {} at a time", most.get());
+    close(consumer).await;
+}
+
+/// However long each takes: here until all are there.
+async fn as_many_handlers_run_as_were_asked_for(cluster: &Cluster) {
+    const TOPIC: &str = "barrier";
+    const RECORDS: usize = 500;
+    fill(cluster, TOPIC, RECORDS, |_| None, &[]).await;
+    let mut consumer = open(cluster, TOPIC).await;
+    let (all, met) = (Barrier::new(RECORDS), Notify::new());
+    consumer
+        .concurrent(RECORDS)
+        .until(met.notified())
+        .for_each(async |_| {
+            if all.wait().await.is_leader() {
+                met.notify_one();
+            }
+            Outcome::Accept
+        })
+        .await
+        .unwrap();
     close(consumer).await;
 }
 

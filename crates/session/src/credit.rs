@@ -2,7 +2,8 @@
 //!
 //! Records that are held and not worked on only age, and starve the group's other members. So credit
 //! starts small and follows what is settled: about as much as one second of it, within bounds. It
-//! grows by doubling, so that a fast handler has what it needs after a few fetches. Where a lock that
+//! grows by doubling, so that a fast handler has what it needs after a few fetches. Who works on many
+//! records at a time gets as many, however long each takes. Where a lock that
 //! can't be renewed ran out, the start was too much: then credit begins anew at one record.
 
 use std::time::{Duration, Instant};
@@ -22,6 +23,8 @@ pub(crate) struct Credit {
     /// Follows what is settled; else always the bound.
     adapts: bool,
     records: u32,
+    /// Where it begins: [`START`], or what the application works on at a time.
+    start: u32,
     /// Never fewer: else a handler of many records at a time could not show what it can do.
     least: u32,
     settled: u64,
@@ -33,9 +36,21 @@ impl Credit {
         Self {
             adapts,
             records: START,
+            start: START,
             least: START,
             settled: 0,
             window_start: None,
+        }
+    }
+
+    /// The application works on so many records at a time; 0 = it doesn't say.
+    pub(crate) fn work_on(&mut self, at_a_time: u32) {
+        // What a lock that ran out took away comes back by itself.
+        let was_full = self.least == self.start;
+        self.start = at_a_time.max(START);
+        if was_full {
+            self.least = self.start;
+            self.records = self.records.max(self.start);
         }
     }
 
@@ -55,7 +70,7 @@ impl Credit {
         self.records = wanted
             .clamp(self.records / 2, self.records.saturating_mul(2))
             .max(self.least);
-        self.least = self.least.saturating_mul(2).min(START);
+        self.least = self.least.saturating_mul(2).min(self.start);
         self.settled = 0;
         self.window_start = Some(now);
     }
@@ -126,6 +141,23 @@ mod tests {
         assert!(credit.records(u32::MAX, 1) <= 4, "{credit:?}");
         settle_for(&mut credit, now, 1, Duration::from_secs(10), 7);
         assert_eq!(credit.records(u32::MAX, 1), START);
+    }
+
+    #[test]
+    fn credit_covers_what_is_worked_on_at_a_time_however_long_it_takes() {
+        #[allow(clippy::disallowed_methods)]
+        let now = Instant::now();
+        let mut credit = Credit::new(true);
+        credit.work_on(700);
+        assert_eq!(credit.records(u32::MAX, 1), 700);
+        let now = settle_for(&mut credit, now, 1, Duration::from_secs(60), 5);
+        assert_eq!(credit.records(u32::MAX, 1), 700);
+        credit.work_on(0);
+        settle_for(&mut credit, now, 1, Duration::from_secs(60), 5);
+        assert_eq!(credit.records(u32::MAX, 1), START);
+        credit.expired();
+        credit.work_on(700);
+        assert_eq!(credit.records(u32::MAX, 1), 1);
     }
 
     #[test]

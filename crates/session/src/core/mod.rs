@@ -361,6 +361,12 @@ impl SessionCore {
         self.stalled = false;
     }
 
+    /// The application works on so many records at a time: at least as many are held, within the other bounds.
+    /// 0 = it doesn't say.
+    pub fn work_on(&mut self, at_a_time: u32) {
+        self.credit.work_on(at_a_time);
+    }
+
     /// Acquires nothing new until [`SessionCore::resume`]; membership and what is held go on.
     pub const fn pause(&mut self) {
         self.paused = true;
