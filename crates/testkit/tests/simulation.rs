@@ -16,6 +16,15 @@ fn promises_hold_in_a_few_seeds() {
 }
 
 #[test]
+fn a_request_left_behind_in_the_network_breaks_no_promise() {
+    // An acknowledgement that a network held up for longer than its lock comes out of a connection that its
+    // member has given up, and hits the same record in the member's next session at the same epoch.
+    const LEFT_BEHIND: u64 = 84_509_105;
+    let outcome = run(&Script::from_seed(LEFT_BEHIND));
+    assert_eq!(outcome.violations, []);
+}
+
+#[test]
 fn run_of_a_seed_is_the_same_each_time() {
     let script = Script::from_seed(7);
     assert_eq!(run(&script), run(&script));

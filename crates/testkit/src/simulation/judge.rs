@@ -44,6 +44,8 @@ impl fmt::Display for Violation {
 pub(super) enum End {
     /// An acknowledgement was applied.
     Applied(i8),
+    /// An acknowledgement of an earlier delivery was applied, out of a connection that its member had given up.
+    LeftBehind(i8),
     /// Its lock ran out.
     Expired,
     /// The script took its lock away.
@@ -80,6 +82,8 @@ pub(super) struct Grant {
 pub(super) struct Judge {
     start: Instant,
     pub(super) now: Instant,
+    /// What happens now comes out of a connection that its member has given up.
+    pub(super) is_left_behind: bool,
     pub(super) deliveries: Vec<Delivery>,
     /// The latest delivery of each record.
     pub(super) current: BTreeMap<(Place, i64), DeliveryId>,
@@ -95,6 +99,7 @@ impl Judge {
         Self {
             start,
             now: start,
+            is_left_behind: false,
             deliveries: Vec::new(),
             current: BTreeMap::new(),
             granted: BTreeMap::new(),
@@ -132,7 +137,7 @@ impl Judge {
                 match self.deliveries[before].end {
                     // With a group's last session a broker forgets the locks of forgotten partitions.
                     None => self.deliveries[before].end = Some(End::Reloaded),
-                    Some(End::Applied(0 | 1 | 3)) => {
+                    Some(End::Applied(0 | 1 | 3) | End::LeftBehind(0 | 1 | 3)) => {
                         self.object("broker", format!("offset {offset} came back settled"));
                     }
                     Some(_) => {}
@@ -224,7 +229,12 @@ impl Judge {
             Some(Said::LeftToCore) => Some(Acknowledgement::Release.wire_type()),
             None => None,
         };
-        if expected != Some(wire_type) {
+        if expected == Some(wire_type) {
+            return;
+        }
+        if self.was_said_before(holdings, (place, offset), wire_type) {
+            self.deliveries[id].end = Some(End::LeftBehind(wire_type));
+        } else {
             self.object(
                 "S1",
                 format!(
@@ -232,6 +242,26 @@ impl Judge {
                 ),
             );
         }
+    }
+
+    /// Whether this is an acknowledgement of an earlier delivery, legal when it was sent, that comes out of a
+    /// connection which its member has given up: the member's next session has reached the same epoch, and
+    /// got the record again. No client can call it back, and what it says of the record was said.
+    fn was_said_before(
+        &self,
+        holdings: &[Holding],
+        (place, offset): (Place, i64),
+        wire_type: i8,
+    ) -> bool {
+        let mut said = holdings
+            .iter()
+            .filter(|holding| holding.place == place)
+            .filter_map(|holding| holding.said.get(&offset));
+        self.is_left_behind
+            && said.any(|said| match said {
+                Said::Settled(how) => how.wire_type() == wire_type,
+                Said::LeftToCore => Acknowledgement::Release.wire_type() == wire_type,
+            })
     }
 
     // ---- what a member sends and was told
@@ -281,7 +311,9 @@ impl Judge {
                 }
                 // Behind a leader that moved there and back, or a lock taken away unseen, another may
                 // have settled it, and the broker says yes to what lies before its start offset.
-                Some(Ok(_)) => applied || matches!(end, Some(End::Reloaded | End::Taken)),
+                Some(Ok(_)) => {
+                    applied || matches!(end, Some(End::Reloaded | End::Taken | End::LeftBehind(_)))
+                }
                 Some(Err(AckFailure::Unknown | AckFailure::AnsweredLate)) => true,
                 Some(Err(_)) => !applied,
             };

@@ -357,9 +357,12 @@ impl World {
             }
             Happening::ToBroker(number, frame) => {
                 let connection = &self.network.connections[number];
+                self.judge.is_left_behind = !connection.is_open;
                 if let Some(link) = connection.link.filter(|_| !connection.is_silent) {
                     self.model.handle_request(self.now, link, frame);
+                    self.take_history();
                 }
+                self.judge.is_left_behind = false;
             }
             Happening::ToMember(number, correlation, answer) => {
                 self.answered(number, correlation, answer);
@@ -740,7 +743,7 @@ impl World {
                 let id = self.judge.current.get(&(place, offset)).copied();
                 let last = id.map(|id| &self.judge.deliveries[id]);
                 let is_settled = match last.and_then(|last| last.end) {
-                    Some(End::Applied(0 | 1 | 3)) => true,
+                    Some(End::Applied(0 | 1 | 3) | End::LeftBehind(0 | 1 | 3)) => true,
                     None | Some(End::Reloaded) => false,
                     Some(_) => last.is_some_and(|last| last.count >= limit),
                 };
