@@ -49,7 +49,7 @@ async fn fill(
     let admin = Admin::new(config(cluster));
     admin.create_topic(topic, 1, -1, &[]).await.unwrap();
     prepare(&admin, topic, group).await;
-    produce(cluster, topic, records, key).await;
+    produce(cluster.bootstrap_servers(), topic, records, key).await;
 }
 
 async fn prepare(admin: &Admin, topic: &str, group: &[(&str, &str)]) {
@@ -62,8 +62,8 @@ async fn prepare(admin: &Admin, topic: &str, group: &[(&str, &str)]) {
     }
 }
 
-async fn produce(cluster: &Cluster, topic: &str, records: usize, key: fn(usize) -> Option<String>) {
-    let producer = Producer::new(ProducerConfig::new(config(cluster)));
+async fn produce(servers: &str, topic: &str, records: usize, key: fn(usize) -> Option<String>) {
+    let producer = Producer::new(ProducerConfig::new(ClientConfig::new(servers).unwrap()));
     for number in 0..records {
         let mut record = ProducerRecord::new(topic).value(number.to_string());
         if let Some(key) = key(number) {
@@ -121,7 +121,8 @@ async fn thousands_in_flight_cost_few_requests() {
         let admin = Admin::new(config(cluster));
         admin.create_topic(TOPIC, 4, -1, &[]).await.unwrap();
         prepare(&admin, TOPIC, &[]).await;
-        produce(cluster, TOPIC, records, |number| Some(number.to_string())).await;
+        let servers = cluster.bootstrap_servers();
+        produce(servers, TOPIC, records, |number| Some(number.to_string())).await;
         let latencies = Arc::new(Latencies::default());
         let builder = ShareConsumer::builder_with(config(cluster)).group_id(TOPIC);
         let builder = builder.topics([TOPIC]).observer(Arc::clone(&latencies) as _);
@@ -156,6 +157,7 @@ async fn thousands_in_flight_cost_few_requests() {
         );
         println!("from settled to accepted: {}", latencies.show());
         assert_eq!(metrics.accepted, records as u64, "{metrics:?}");
+        came_again(&consumer, 0);
         assert!(requests * 100 <= records as u64, "{metrics:?}");
         close(consumer).await;
     })
@@ -214,12 +216,7 @@ async fn stale_acknowledgements_spoil_no_other() {
     let admin = Admin::new(ClientConfig::new(servers).unwrap());
     let earliest = admin.set_group_config(TOPIC, "share.auto.offset.reset", "earliest");
     earliest.await.unwrap();
-    let producer = Producer::new(ProducerConfig::new(ClientConfig::new(servers).unwrap()));
-    for number in 0..RECORDS {
-        let record = ProducerRecord::new(TOPIC).value(number.to_string());
-        drop(producer.send(record).await.unwrap());
-    }
-    producer.close(Duration::from_secs(30)).await.unwrap();
+    produce(servers, TOPIC, RECORDS, |_| None).await;
     let builder = ShareConsumer::builder(servers).group_id(TOPIC);
     let mut consumer = builder.topics([TOPIC]).build().await.unwrap();
     let held = consumer.deliveries().take(RECORDS);
@@ -310,6 +307,13 @@ async fn a_handler_of_three_locks_gets_each_record_once(cluster: &Cluster) {
         .unwrap();
     accepted_once(&mut consumer, RECORDS as u64).await;
     close(consumer).await;
+}
+
+/// So many records were delivered again. A handler's failed assertion is a panic, after which its record
+/// comes again: it shows here.
+fn came_again(consumer: &ShareConsumer, records: u64) {
+    let metrics = consumer.metrics();
+    assert_eq!(metrics.records_redelivered, records, "{metrics:?}");
 }
 
 /// Each of so many records was delivered once, and accepted once.
@@ -421,6 +425,7 @@ async fn records_of_a_key_come_one_after_the_other(cluster: &Cluster) {
         })
         .await
         .unwrap();
+    came_again(&consumer, 0);
     assert_eq!(seen.borrow().len(), 6);
     assert!(most.get() > 5, "at most {} at a time", most.get());
     close(consumer).await;
@@ -473,6 +478,7 @@ async fn a_handler_that_panics_gets_its_record_again(cluster: &Cluster) {
         })
         .await
         .unwrap();
+    came_again(&consumer, 1);
     close(consumer).await;
 }
 

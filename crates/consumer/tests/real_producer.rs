@@ -223,21 +223,20 @@ async fn a_crashed_and_restarted_embedded_broker_loses_and_repeats_nothing() {
 
 /// Produces while the second of three brokers goes away and comes back: each record is confirmed and
 /// written once.
-async fn produce_through(servers: &str, kill: impl FnOnce(), start: impl FnOnce()) {
+async fn produce_through(servers: &str, kill: impl Fn(), start: impl Fn()) {
     let admin = Admin::new(client(servers));
     admin
         .create_topic("orders", 3, 3, &[("min.insync.replicas", "2")])
         .await
         .unwrap();
     let producer = Producer::new(ProducerConfig::new(client(servers)));
-    let (mut kill, mut start) = (Some(kill), Some(start));
     let mut deliveries = Vec::new();
     for index in 0..RECORDS {
-        if index >= RECORDS / 3 {
-            kill.take().into_iter().for_each(|kill| kill());
+        if index == RECORDS / 3 {
+            kill();
         }
-        if index >= 2 * RECORDS / 3 {
-            start.take().into_iter().for_each(|start| start());
+        if index == 2 * RECORDS / 3 {
+            start();
         }
         let record = ProducerRecord::new("orders")
             .key(format!("key-{}", index % 97))
