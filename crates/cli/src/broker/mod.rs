@@ -136,7 +136,7 @@ pub(crate) async fn run(
     say_ready(&args, &broker, start.elapsed(), screen);
     let sign = signals.first().await;
     let has_faults = args.fault.is_some();
-    let unwritten = broker.unwritten_records();
+    let unwritten = broker.unwritten_records().unwrap_or(0);
     screen
         .note(&broker.model(|model| summary(sign, start.elapsed(), model, has_faults, unwritten)));
     Ok(Exit::Done)
@@ -225,22 +225,21 @@ fn summary(
     time: Duration,
     model: &mut Model,
     has_faults: bool,
-    unwritten: Option<u64>,
+    unwritten: u64,
 ) -> String {
     let partitions = model.topics.iter().flat_map(|topic| &topic.partitions);
     let records = |partition: &sharegroup_broker::model::topics::Partition| {
         partition.log.end_offset() - partition.log.start_offset()
     };
     let records: i64 = partitions.map(records).sum();
-    let kept = records
-        .unsigned_abs()
-        .saturating_sub(unwritten.unwrap_or(0));
-    let lost = match unwritten {
-        Some(lost) if lost > 0 => format!(
+    let kept = records.unsigned_abs().saturating_sub(unwritten);
+    let lost = if unwritten > 0 {
+        format!(
             "\n{} could not be written to the folder: refused, not acknowledged, and lost now.",
-            plural(lost, "record")
-        ),
-        _ => String::new(),
+            plural(unwritten, "record")
+        )
+    } else {
+        String::new()
     };
     let faults = if has_faults {
         format!(", {} struck", plural(model.faults.struck(), "fault"))

@@ -6,10 +6,10 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use sharegroup_broker::model::topics::Place;
-use sharegroup_session::{AckFailure, Acknowledgement};
+use sharegroup_session::AckFailure;
 use sharegroup_wire::message::share_fetch::{AcquiredRecords, ShareFetchResponse};
 
-use super::member::{Holding, Said};
+use super::member::Holding;
 use super::network::Number;
 
 /// Names one delivery of one record, in the order in which the broker granted them.
@@ -54,6 +54,13 @@ pub(super) enum End {
     SessionEnded,
     /// Its share partition was loaded anew.
     Reloaded,
+}
+
+impl End {
+    /// The record never comes again.
+    pub(super) const fn is_for_good(self) -> bool {
+        matches!(self, Self::Applied(0 | 1 | 3) | Self::LeftBehind(0 | 1 | 3))
+    }
 }
 
 /// One delivery of one record.
@@ -137,7 +144,7 @@ impl Judge {
                 match self.deliveries[before].end {
                     // With a group's last session a broker forgets the locks of forgotten partitions.
                     None => self.deliveries[before].end = Some(End::Reloaded),
-                    Some(End::Applied(0 | 1 | 3) | End::LeftBehind(0 | 1 | 3)) => {
+                    Some(end) if end.is_for_good() => {
                         self.object("broker", format!("offset {offset} came back settled"));
                     }
                     Some(_) => {}
@@ -224,11 +231,7 @@ impl Judge {
         delivery.end = Some(End::Applied(wire_type));
         let holding = delivery.holding.and_then(|holding| holdings.get(holding));
         let said = holding.and_then(|holding| holding.said.get(&offset));
-        let expected = match said {
-            Some(Said::Settled(how)) => Some(how.wire_type()),
-            Some(Said::LeftToCore) => Some(Acknowledgement::Release.wire_type()),
-            None => None,
-        };
+        let expected = said.map(|said| said.wire_type());
         if expected == Some(wire_type) {
             return;
         }
@@ -257,11 +260,7 @@ impl Judge {
             .iter()
             .filter(|holding| holding.place == place)
             .filter_map(|holding| holding.said.get(&offset));
-        self.is_left_behind
-            && said.any(|said| match said {
-                Said::Settled(how) => how.wire_type() == wire_type,
-                Said::LeftToCore => Acknowledgement::Release.wire_type() == wire_type,
-            })
+        self.is_left_behind && said.any(|said| said.wire_type() == wire_type)
     }
 
     // ---- what a member sends and was told

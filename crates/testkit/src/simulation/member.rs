@@ -36,6 +36,16 @@ pub(super) enum Said {
     LeftToCore,
 }
 
+impl Said {
+    /// The acknowledgement that goes out for it.
+    pub(super) const fn wire_type(self) -> i8 {
+        match self {
+            Self::Settled(how) => how.wire_type(),
+            Self::LeftToCore => Acknowledgement::Release.wire_type(),
+        }
+    }
+}
+
 /// What a handler does in the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Act {

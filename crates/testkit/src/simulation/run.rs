@@ -743,7 +743,7 @@ impl World {
                 let id = self.judge.current.get(&(place, offset)).copied();
                 let last = id.map(|id| &self.judge.deliveries[id]);
                 let is_settled = match last.and_then(|last| last.end) {
-                    Some(End::Applied(0 | 1 | 3) | End::LeftBehind(0 | 1 | 3)) => true,
+                    Some(end) if end.is_for_good() => true,
                     None | Some(End::Reloaded) => false,
                     Some(_) => last.is_some_and(|last| last.count >= limit),
                 };
