@@ -119,6 +119,42 @@ async fn errors_are_survived() {
     .await;
 }
 
+/// Of a topic that nobody knows yet: the codes that end a send at once, and those that pass.
+#[tokio::test(start_paused = true)]
+async fn metadata_errors_of_a_topic_end_a_send_only_where_asking_again_is_of_no_use() {
+    for (code, is_final) in [
+        ("INVALID_TOPIC_EXCEPTION", true),
+        ("TOPIC_AUTHORIZATION_FAILED", true),
+        ("UNKNOWN_SERVER_ERROR", false),
+        ("UNKNOWN_TOPIC_OR_PARTITION", false),
+        ("LEADER_NOT_AVAILABLE", false),
+        ("POLICY_VIOLATION", false),
+    ] {
+        let script = format!("Metadata first 2: error {code}");
+        let broker = Broker::builder()
+            .in_memory()
+            .topic("orders", 1)
+            .faults(FaultScript::parse(&script).unwrap())
+            .start()
+            .await
+            .unwrap();
+        let mut client = ClientConfig::new(broker.bootstrap_servers()).unwrap();
+        client.connector = broker.connector();
+        let producer = Producer::new(ProducerConfig::new(client));
+        let send = || async {
+            let record = ProducerRecord::new("orders").value("1");
+            producer.send(record).await?.await
+        };
+        let sent = send().await;
+        assert_eq!(sent.is_err(), is_final, "{code}: {sent:?}");
+        if let Err(error) = sent {
+            assert!(error.to_string().contains(code), "{error}");
+            assert!(send().await.is_err(), "the second answer");
+            assert!(send().await.is_ok(), "asked again");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn delays_and_answers_that_come_twice_are_survived() {
     all_survive(&[

@@ -171,15 +171,15 @@ impl Accumulator {
         let Some((_, last)) = self.wanted.get_mut(&name) else {
             return;
         };
-        if code.is_retriable() {
+        if is_final_for_topic(code) {
+            self.wanted.remove(&name);
+            self.refused.insert(name, code);
+        } else {
             *last = Some(Box::new(ClientError::Broker {
                 api: "Metadata",
                 code,
                 message: None,
             }));
-        } else {
-            self.wanted.remove(&name);
-            self.refused.insert(name, code);
         }
     }
 
@@ -469,6 +469,16 @@ impl Accumulator {
             partition.queue.clear();
         }
     }
+}
+
+/// Whether asking again is of no use: the name or the user's rights must change first. What else a
+/// broker says of a topic may pass before `max.block.ms` does, UNKNOWN_SERVER_ERROR of a controller
+/// in trouble, too (the Java producer gives up at the same two).
+fn is_final_for_topic(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::InvalidTopicException | ErrorCode::TopicAuthorizationFailed
+    )
 }
 
 impl Topic {
