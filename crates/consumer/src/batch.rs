@@ -3,16 +3,19 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use sharegroup_session::{Acknowledgement, AcquisitionId};
+use sharegroup_session::{Acknowledgement, AcquisitionId, ReleaseReason};
 use sharegroup_wire::TopicId;
 use sharegroup_wire::record::{BatchError, Headers, RecordSpan, TimestampType};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::acknowledge::Acknowledge;
 use crate::delivery::Confirmation;
 use crate::error::SettleError;
+use crate::hand_out::{HandOut, hand_out};
 use crate::lock::{LockState, LockView};
 use crate::shared::{Command, Shared};
 
@@ -194,6 +197,8 @@ pub struct ShareBatch {
     /// One bit per record, once one was settled alone.
     settled: Vec<u64>,
     unsettled: usize,
+    /// When the application got it.
+    handed_out_at: Option<Instant>,
 }
 
 impl ShareBatch {
@@ -210,6 +215,7 @@ impl ShareBatch {
             shared,
             settled: Vec::new(),
             unsettled,
+            handed_out_at: None,
         }
     }
 
@@ -305,23 +311,55 @@ impl ShareBatch {
         lost.is_some()
     }
 
-    /// The first record, and the others. None of them is settled.
-    pub(crate) fn split_first(mut self) -> (Self, Option<Self>) {
+    /// What is to become of its first records, `most` at the longest, when the application asks for them.
+    pub(crate) fn hand_out(&self, now: Instant, most: usize) -> HandOut {
+        let group_renews = self.shared.renewable.load(Ordering::Relaxed);
+        let time = self.lock.time_left(now, group_renews);
+        let is_first_delivery = || {
+            let mut entries = self.data.entries().iter();
+            entries.all(|entry| entry.delivery_count <= 1)
+        };
+        let pace = self.shared.pace.per_record();
+        hand_out(time, self.len().min(most), is_first_delivery, pace)
+    }
+
+    /// Has its lock renewed now, not when it is due.
+    pub(crate) fn ask_renewal(&self) {
+        if self.lock.ask_renewal() {
+            let id = self.data.records.id;
+            self.shared.command(Command::Renew { id });
+        }
+    }
+
+    /// Its first records, at least one, from now on with the application, and the others. None of them
+    /// is settled.
+    pub(crate) fn split(mut self, now: Instant, records: usize) -> (Self, Option<Self>) {
         let Range { start, end } = self.data.range;
-        if end - start == 1 {
+        if start + records >= end {
+            self.handed_out_at = Some(now);
             return (self, None);
         }
-        let (records, lock) = (Arc::clone(&self.data.records), Arc::clone(&self.lock));
-        let first = Self::new(records, start..start + 1, lock, Arc::clone(&self.shared));
-        self.data.range.start += 1;
-        self.unsettled -= 1;
+        let (data, lock) = (Arc::clone(&self.data.records), Arc::clone(&self.lock));
+        let first = start..start + records;
+        let mut first = Self::new(data, first, lock, Arc::clone(&self.shared));
+        first.handed_out_at = Some(now);
+        self.data.range.start += records;
+        self.unsettled -= records;
         (first, Some(self))
+    }
+
+    /// The application has settled all.
+    fn all_settled(&self) {
+        if let Some(at) = self.handed_out_at {
+            self.shared.pace.measured(at.elapsed(), self.len());
+        }
     }
 
     /// The only record's acknowledgement, and what becomes of it.
     pub(crate) fn confirm(mut self, how: Acknowledgement) -> Confirmation {
         let (reply, answer) = oneshot::channel();
         self.unsettled = 0;
+        self.all_settled();
         self.shared.command(Command::Confirm {
             id: self.data.records.id,
             offset: self.first_offset(),
@@ -331,19 +369,21 @@ impl ShareBatch {
         Confirmation::new(answer, self.lock())
     }
 
-    /// No application will see it.
-    pub(crate) fn release_unseen(mut self) {
+    /// No application sees it.
+    pub(crate) fn give_back(mut self, why: ReleaseReason) {
         self.unsettled = 0;
-        self.shared.command(Command::Unseen {
+        self.shared.command(Command::GiveBack {
             id: self.data.records.id,
             first: self.first_offset(),
             last: self.last_offset(),
+            why,
         });
     }
 
     fn settle_rest(mut self, how: Acknowledgement) {
         if self.unsettled > 0 {
             self.unsettled = 0;
+            self.all_settled();
             self.send(self.first_offset(), self.last_offset(), how);
         }
     }
@@ -398,6 +438,9 @@ impl ShareBatch {
             }
         }
         self.unsettled -= indexes.len();
+        if self.unsettled == 0 {
+            self.all_settled();
+        }
         self.send(first, last, how);
         Ok(())
     }
@@ -488,13 +531,14 @@ impl CorruptBatch {
         self.settle(Acknowledgement::Release);
     }
 
-    /// No application will see it.
-    pub(crate) fn release_unseen(mut self) {
+    /// No application sees it.
+    pub(crate) fn give_back(mut self, why: ReleaseReason) {
         self.settled = true;
-        self.shared.command(Command::Unseen {
+        self.shared.command(Command::GiveBack {
             id: self.id,
             first: self.first_offset,
             last: self.last_offset,
+            why,
         });
     }
 

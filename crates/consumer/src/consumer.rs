@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use sharegroup_session::{AcquireMode, SessionConfig, SessionCore};
+use sharegroup_session::{AcquireMode, ReleaseReason, SessionConfig, SessionCore};
 use sharegroup_wire::id::base64_22;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout_at};
@@ -19,6 +19,7 @@ use crate::decode::{Decoded, decode};
 use crate::delivery::{Deliveries, Delivery};
 use crate::driver::Driver;
 use crate::error::{ConfigError, OpenError, PollError};
+use crate::hand_out::HandOut;
 use crate::metrics::ShareMetrics;
 use crate::observer::ShareObserver;
 use crate::report::CommitReport;
@@ -69,7 +70,7 @@ impl ShareConsumer {
     /// # Cancel safety
     /// Safe: no record is lost.
     pub async fn poll(&mut self) -> Result<Option<ShareBatch>, PollError> {
-        poll_fn(|cx| self.poll_batch(cx)).await
+        poll_fn(|cx| self.poll_batch(cx, self.max_poll_records)).await
     }
 
     /// The next record alone, with the right to settle it: see [`poll`](Self::poll), whose batches it
@@ -101,17 +102,15 @@ impl ShareConsumer {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Delivery>, PollError>> {
-        let polled = ready!(self.poll_batch(cx))?;
-        Poll::Ready(Ok(polled.map(|batch| {
-            let (first, rest) = batch.split_first();
-            if let Some(rest) = rest {
-                self.ready.push_front(Decoded::Batch(rest));
-            }
-            Delivery(first)
-        })))
+        let polled = ready!(self.poll_batch(cx, 1))?;
+        Poll::Ready(Ok(polled.map(Delivery)))
     }
 
-    fn poll_batch(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<ShareBatch>, PollError>> {
+    fn poll_batch(
+        &mut self,
+        cx: &mut Context<'_>,
+        records_max: usize,
+    ) -> Poll<Result<Option<ShareBatch>, PollError>> {
         // Where records are always there, other tasks of the runtime get their turn.
         let turn = ready!(tokio::task::coop::poll_proceed(cx));
         loop {
@@ -119,18 +118,12 @@ impl ShareConsumer {
                 return Poll::Ready(Ok(None));
             }
             self.shared.polled();
-            match self.ready.pop_front() {
-                // What lost its lock while it lay here is somebody else's by now.
-                Some(Decoded::Batch(batch)) if batch.is_lost() => continue,
-                Some(Decoded::Batch(batch)) => {
-                    turn.made_progress();
-                    return Poll::Ready(Ok(Some(batch)));
-                }
-                Some(Decoded::Corrupt(corrupt)) => {
-                    turn.made_progress();
-                    return Poll::Ready(Err(PollError::CorruptBatch(Box::new(corrupt))));
-                }
-                None => {}
+            if let Some(decoded) = self.take_ready(records_max) {
+                turn.made_progress();
+                return Poll::Ready(match decoded {
+                    Decoded::Batch(batch) => Ok(Some(batch)),
+                    Decoded::Corrupt(corrupt) => Err(PollError::CorruptBatch(Box::new(corrupt))),
+                });
             }
             match ready!(self.shared.poll_outbox(cx, Found::take)) {
                 Found::Failed(error) => return Poll::Ready(Err(error)),
@@ -141,6 +134,37 @@ impl ShareConsumer {
                 }
             }
         }
+    }
+
+    /// The first of what lies ready that can be handed out now.
+    fn take_ready(&mut self, records_max: usize) -> Option<Decoded> {
+        let now = Instant::now();
+        let mut index = 0;
+        while let Some(decoded) = self.ready.remove(index) {
+            let Decoded::Batch(batch) = decoded else {
+                return Some(decoded);
+            };
+            // What lost its lock while it lay here is somebody else's by now.
+            if batch.is_lost() {
+                continue;
+            }
+            match batch.hand_out(now, records_max) {
+                HandOut::First(records) => {
+                    let (first, rest) = batch.split(now, records);
+                    if let Some(rest) = rest {
+                        self.ready.insert(index, Decoded::Batch(rest));
+                    }
+                    return Some(Decoded::Batch(first));
+                }
+                HandOut::Renewed => {
+                    batch.ask_renewal();
+                    self.ready.insert(index, Decoded::Batch(batch));
+                    index += 1;
+                }
+                HandOut::TooLate => batch.give_back(ReleaseReason::TooLate),
+            }
+        }
+        None
     }
 
     /// Sends all acknowledgements now and waits until each has its outcome.
@@ -183,8 +207,8 @@ impl ShareConsumer {
         self.left = true;
         for decoded in self.ready.drain(..) {
             match decoded {
-                Decoded::Batch(batch) => batch.release_unseen(),
-                Decoded::Corrupt(corrupt) => corrupt.release_unseen(),
+                Decoded::Batch(batch) => batch.give_back(ReleaseReason::Unseen),
+                Decoded::Corrupt(corrupt) => corrupt.give_back(ReleaseReason::Unseen),
             }
         }
         let (reply, report) = oneshot::channel();
@@ -346,6 +370,16 @@ impl ShareConsumerBuilder {
     /// How long the locks of unsettled records are renewed; `None` = without a bound. Default 1 h.
     pub fn hold_max(mut self, hold_max: Option<Duration>) -> Self {
         self.session.hold_max = hold_max;
+        self
+    }
+
+    /// Deliveries after which the broker archives a record, for who knows the group's
+    /// `share.delivery.count.limit`. Without it the consumer asks the brokers, every `metadata.max.age.ms`
+    /// (which needs DESCRIBE_CONFIGS on the group). A record that is dropped on its last allowed delivery
+    /// is settled as [`ShareObserver::last_delivery`] says, by default rejected, and told: released it would
+    /// be archived without a word.
+    pub fn delivery_count_limit(mut self, limit: i16) -> Self {
+        self.session.delivery_count_limit = Some(limit.max(1));
         self
     }
 

@@ -279,6 +279,8 @@ fn settle_gaps(acquired: &Acquired, scan: &Scan, shared: &Shared) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::lock::LockState;
     use crate::status::ShareStatus;
@@ -330,7 +332,7 @@ mod tests {
             renewable: true,
         };
         let shared = Shared::new(ShareStatus::joining(String::new()));
-        let lock = Arc::new(LockState::new(deadline, true));
+        let lock = Arc::new(LockState::new(deadline, Duration::from_secs(30), true));
         let decoded = decode(Arrival { acquired, lock }, 100, &shared);
         let mut commands = Vec::new();
         shared.take_commands(&mut commands);

@@ -1,6 +1,8 @@
 //! Carries the session core: time and answers in, requests out. One future per consumer.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,8 +10,8 @@ use std::time::Duration;
 
 use sharegroup_session::{
     AckFailure, AckOutcome, Acknowledgement, Acquired, AcquisitionId, BrokerVersions, CommitId,
-    ConnectionId, Event, Failure, FatalError, MemberState, MetadataTopics, Request, SessionCore,
-    TopicPartition, Warning,
+    ConnectionId, Event, Failure, FatalError, MemberState, MetadataTopics, Release, ReleaseReason,
+    Request, SessionCore, TopicPartition, Warning,
 };
 use sharegroup_wire::BrokerId;
 use sharegroup_wire::message::metadata::MetadataResponse;
@@ -25,11 +27,12 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
+use crate::admin::{Admin, AdminError};
 use crate::cluster::{Cluster, MetadataScope};
 use crate::error::{ClientError, PollError};
 use crate::lock::LockState;
 use crate::metrics::add;
-use crate::observer::{ShareEvent, ShareObserver};
+use crate::observer::{LastDelivery, ShareEvent, ShareObserver};
 use crate::report::{CommitReport, Reporter, offsets};
 use crate::shared::{Arrival, Command, Shared};
 use crate::status::ShareStatus;
@@ -52,6 +55,7 @@ enum Completion {
     Disconnected(ConnectionId, String),
     Fetched(ConnectionId, Result<ShareFetchResponse, Failure>),
     Acknowledged(ConnectionId, Result<ShareAcknowledgeResponse, Failure>),
+    DeliveryCountLimit(Result<Option<i16>, AdminError>),
 }
 
 pub(crate) struct Driver {
@@ -70,6 +74,8 @@ pub(crate) struct Driver {
     confirmations: BTreeMap<(AcquisitionId, i64), oneshot::Sender<Result<(), AckFailure>>>,
     commits: BTreeMap<CommitId, Vec<oneshot::Sender<CommitReport>>>,
     closing: Option<(Instant, Vec<oneshot::Sender<CommitReport>>)>,
+    /// The group's limit of deliveries is asked for from time to time.
+    asks_delivery_limit: bool,
     last_record_at: Option<Instant>,
     last_settled_at: Option<Instant>,
     published_at: Option<Instant>,
@@ -97,6 +103,7 @@ impl Driver {
             confirmations: BTreeMap::new(),
             commits: BTreeMap::new(),
             closing: None,
+            asks_delivery_limit: false,
             last_record_at: None,
             last_settled_at: None,
             published_at: None,
@@ -143,9 +150,7 @@ impl Driver {
         while let Some(request) = self.core.poll_request(std_now) {
             self.send(request);
         }
-        while let Some(event) = self.core.poll_event() {
-            self.enter(now, event);
-        }
+        self.enter_events(now);
         if self.published_at.is_none_or(|at| at + STATUS_PACE <= now) {
             self.publish(now);
         }
@@ -193,9 +198,12 @@ impl Driver {
                 }
             }
             Command::Drop { id, first, last } => self.core.drop_held(std_now, id, first, last),
-            Command::Unseen { id, first, last } => {
-                self.core.release_unseen(std_now, id, first, last)
-            }
+            Command::GiveBack {
+                id,
+                first,
+                last,
+                why,
+            } => self.core.give_back(std_now, id, (first, last), why),
             Command::Renew { id } => self.core.renew(std_now, id),
             Command::Commit { reply } => {
                 let commit = self.core.commit(std_now);
@@ -207,6 +215,8 @@ impl Driver {
                     .get_or_insert_with(|| (now + within, Vec::new()));
                 replies.push(reply);
                 self.release_arrivals(std_now);
+                // What was dropped before on its last delivery is settled, not released.
+                self.enter_events(now);
                 self.core.close(std_now);
             }
             Command::Alive => self.core.application_alive(),
@@ -221,7 +231,8 @@ impl Driver {
     fn release_arrivals(&mut self, now: std::time::Instant) {
         for arrival in self.shared.take_arrivals() {
             let id = arrival.acquired.id;
-            self.core.release_unseen(now, id, i64::MIN, i64::MAX);
+            let all = (i64::MIN, i64::MAX);
+            self.core.give_back(now, id, all, ReleaseReason::Unseen);
         }
     }
 
@@ -308,6 +319,16 @@ impl Driver {
                 .await
                 .map_err(|error| call_failure(&error));
             Completion::Heartbeat(Some((coordinator, connection)), result)
+        });
+    }
+
+    /// Asks for the group's limit of deliveries at the given time.
+    fn spawn_delivery_limit(&mut self, at: Instant) {
+        let admin = Admin::over(self.cluster.clone());
+        let group_id = self.core.config().group_id.clone();
+        self.requests.spawn(async move {
+            sleep_until(at).await;
+            Completion::DeliveryCountLimit(admin.delivery_count_limit(&group_id).await)
         });
     }
 
@@ -404,15 +425,37 @@ impl Driver {
             Completion::Acknowledged(id, result) => {
                 self.core.handle_share_acknowledge(now, id, result)
             }
+            Completion::DeliveryCountLimit(result) => {
+                match result {
+                    Ok(limit) => self.core.set_delivery_count_limit(limit),
+                    // It may not be ours to see. What was known before still holds.
+                    Err(error) => {
+                        tracing::debug!(%error, "The group's limit of deliveries is not known.")
+                    }
+                }
+                let again = Instant::from_std(now) + self.cluster.config().metadata_max_age;
+                self.spawn_delivery_limit(again);
+            }
         }
     }
 
     // ---- events
 
+    fn enter_events(&mut self, now: Instant) {
+        while let Some(event) = self.core.poll_event() {
+            self.enter(now, event);
+        }
+    }
+
     fn enter(&mut self, now: Instant, event: Event) {
         match event {
             Event::Joined { member_epoch } => {
                 self.shared.tell(|outbox| outbox.joined = true);
+                if self.core.config().delivery_count_limit.is_none()
+                    && !std::mem::replace(&mut self.asks_delivery_limit, true)
+                {
+                    self.spawn_delivery_limit(now);
+                }
                 self.observe(&ShareEvent::Joined {
                     member_epoch: member_epoch.0,
                 });
@@ -422,8 +465,15 @@ impl Driver {
             Event::Acknowledged(outcome) => self.enter_outcome(now, outcome),
             Event::Released(release) => {
                 let topic = self.topic(release.partition);
+                self.name_last_delivery(
+                    &topic,
+                    release.first_offset..=release.last_offset,
+                    release.delivery_count,
+                    &release.why,
+                );
                 self.observe(&ShareEvent::Released { topic, release });
             }
+            Event::LastDeliveryDropped(release) => self.settle_last_delivery(now, release),
             Event::LockLost(loss) => {
                 add(
                     &self.shared.counters.locks_lost,
@@ -432,7 +482,14 @@ impl Driver {
                 if let Some(lock) = self.locks.get(&loss.acquisition) {
                     lock.lost(&loss);
                 }
+                self.shared.wake();
                 let topic = self.topic(loss.partition);
+                self.name_last_delivery(
+                    &topic,
+                    loss.first_offset..=loss.last_offset,
+                    loss.delivery_count,
+                    &loss.why,
+                );
                 self.observe(&ShareEvent::LockLost { topic, loss });
             }
             Event::Stalled => {
@@ -446,19 +503,22 @@ impl Driver {
             } => {
                 add(&self.shared.counters.records_renewed, offsets);
                 if let Some(lock) = self.locks.get(&acquisition) {
-                    lock.renewed(Instant::from_std(deadline));
+                    lock.renewed(Instant::from_std(deadline), self.core.lock_duration());
                 }
+                self.shared.wake();
             }
             Event::LockNotRenewed { acquisition } => {
                 if let Some(lock) = self.locks.get(&acquisition) {
                     lock.not_renewed();
                 }
+                self.shared.wake();
             }
             Event::RenewableChanged { renewable } => {
                 self.shared.renewable.store(renewable, Ordering::Relaxed);
                 self.locks
                     .values()
                     .for_each(|lock| lock.renewability_changed());
+                self.shared.wake();
             }
             Event::Committed(commit) => {
                 let report = self.reporter.take();
@@ -497,6 +557,7 @@ impl Driver {
             .or_insert_with(|| Arc::clone(&acquired.topic));
         let lock = Arc::new(LockState::new(
             Instant::from_std(acquired.deadline),
+            self.core.lock_duration(),
             acquired.renewable,
         ));
         // Locks that nobody looks at any more.
@@ -504,6 +565,56 @@ impl Driver {
         self.locks.insert(acquired.id, Arc::clone(&lock));
         self.shared
             .tell(|outbox| outbox.arrivals.push_back(Arrival { acquired, lock }));
+    }
+
+    /// Records that are no longer ours had no delivery left: the broker archives them. Who watches tells
+    /// it in its own words.
+    fn name_last_delivery(
+        &self,
+        topic: &str,
+        offsets: RangeInclusive<i64>,
+        delivery_count: i16,
+        why: &dyn Display,
+    ) {
+        let limit = self.core.config().delivery_count_limit;
+        if self.observer.is_none() && limit.is_some_and(|limit| delivery_count >= limit) {
+            tracing::error!(
+                group_id = %self.core.config().group_id, topic,
+                first_offset = offsets.start(), last_offset = offsets.end(), delivery_count, %why,
+                "Records are lost to this group unless another member has settled them: it was their last allowed delivery."
+            );
+        }
+    }
+
+    /// Records have no delivery left, and their owner has dropped them.
+    fn settle_last_delivery(&mut self, now: Instant, release: Release) {
+        let topic = self.topic(release.partition);
+        let ask = |observer: &Arc<dyn ShareObserver>| observer.last_delivery(&topic, &release);
+        let settled = match &self.observer {
+            Some(observer) => catch_unwind(AssertUnwindSafe(|| ask(observer))).unwrap_or_default(),
+            None => {
+                tracing::error!(
+                    group_id = %self.core.config().group_id, %topic, partition = release.partition.partition,
+                    first_offset = release.first_offset, last_offset = release.last_offset,
+                    delivery_count = release.delivery_count,
+                    "Records were dropped on their last allowed delivery; they are rejected."
+                );
+                LastDelivery::Reject
+            }
+        };
+        let how = match settled {
+            LastDelivery::Reject => Acknowledgement::Reject,
+            LastDelivery::Accept => Acknowledgement::Accept,
+            LastDelivery::Release => Acknowledgement::Release,
+        };
+        let (first, last) = (release.first_offset, release.last_offset);
+        self.core
+            .acknowledge(now.into_std(), release.acquisition, first, last, how);
+        self.observe(&ShareEvent::LastDeliveryDropped {
+            topic,
+            release,
+            settled,
+        });
     }
 
     fn enter_outcome(&mut self, now: Instant, outcome: AckOutcome) {

@@ -39,6 +39,7 @@ mod decode;
 mod delivery;
 mod driver;
 pub mod error;
+mod hand_out;
 mod lock;
 mod metrics;
 mod observer;
@@ -58,7 +59,7 @@ pub use delivery::{Confirmation, Deliveries, Delivery};
 pub use error::{ConfigError, OpenError, PollError, SettleError};
 pub use lock::LockView;
 pub use metrics::ShareMetrics;
-pub use observer::{ShareEvent, ShareObserver};
+pub use observer::{LastDelivery, ShareEvent, ShareObserver};
 pub use report::{CommitReport, FailedRange, PartitionReport};
 pub use sharegroup_session::{
     AckFailure, AckOutcome, Acknowledgement, AcquireMode, AcquiredRange, FatalError, LockLoss,

@@ -2,16 +2,22 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use sharegroup_session::{AckFailure, LockLoss};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::hand_out::TimeLeft;
 use crate::shared::Shared;
 
 #[derive(Debug)]
 struct Inner {
     deadline: Instant,
+    /// How long it is from its beginning, or from its latest renewal.
+    duration: Duration,
+    /// Its renewal was asked for, out of turn.
+    renewal_asked: bool,
     /// Lost ranges, with the reason.
     lost: Vec<(i64, i64, AckFailure)>,
     /// Whether it is renewed, as far as this acquisition alone is concerned.
@@ -26,10 +32,12 @@ pub(crate) struct LockState {
 }
 
 impl LockState {
-    pub(crate) fn new(deadline: Instant, renewable: bool) -> Self {
+    pub(crate) fn new(deadline: Instant, duration: Duration, renewable: bool) -> Self {
         Self {
             inner: Mutex::new(Inner {
                 deadline,
+                duration,
+                renewal_asked: false,
                 lost: Vec::new(),
                 renewable,
             }),
@@ -49,8 +57,26 @@ impl LockState {
             .map(|(_, _, why)| *why)
     }
 
-    pub(crate) fn renewed(&self, deadline: Instant) {
-        self.inner().deadline = deadline;
+    pub(crate) fn renewed(&self, deadline: Instant, duration: Duration) {
+        let mut inner = self.inner();
+        inner.deadline = deadline;
+        inner.duration = duration;
+        inner.renewal_asked = false;
+    }
+
+    /// Whether a renewal out of turn is to be asked for: `true` once, until it comes.
+    pub(crate) fn ask_renewal(&self) -> bool {
+        !std::mem::replace(&mut self.inner().renewal_asked, true)
+    }
+
+    /// How it stands in a group that allows renewals, or doesn't.
+    pub(crate) fn time_left(&self, now: Instant, group_renews: bool) -> TimeLeft {
+        let inner = self.inner();
+        TimeLeft {
+            left: inner.deadline.saturating_duration_since(now),
+            whole: inner.duration,
+            is_renewable: inner.renewable && group_renews,
+        }
     }
 
     pub(crate) fn lost(&self, loss: &LockLoss) {

@@ -31,6 +31,16 @@ pub enum ShareEvent {
         /// Which, and why.
         release: Release,
     },
+    /// The application dropped records on their last allowed delivery, and they were settled as
+    /// [`ShareObserver::last_delivery`] said.
+    LastDeliveryDropped {
+        /// Topic name.
+        topic: Arc<str>,
+        /// Which, and why.
+        release: Release,
+        /// How they were settled.
+        settled: LastDelivery,
+    },
     /// An acknowledgement has its outcome.
     Acknowledged {
         /// Topic name.
@@ -52,8 +62,28 @@ pub enum ShareEvent {
     Warning(Warning),
 }
 
+/// How records are settled that the application dropped on their last allowed delivery: it can't have
+/// them once more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum LastDelivery {
+    /// Archived by the broker, or written to the group's dead-letter topic (KIP-1191).
+    #[default]
+    Reject,
+    /// Done; for who has put them somewhere else.
+    Accept,
+    /// Archived by the broker, as if the lock had run out.
+    Release,
+}
+
 /// Watches a consumer. Called on the driver's thread: return at once, never block.
 pub trait ShareObserver: Send + Sync + std::fmt::Debug {
     /// Something happened.
     fn event(&self, event: &ShareEvent);
+
+    /// How to settle records that were dropped on their last allowed delivery.
+    fn last_delivery(&self, topic: &Arc<str>, release: &Release) -> LastDelivery {
+        let _ = (topic, release);
+        LastDelivery::Reject
+    }
 }

@@ -10,10 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use sharegroup_session::{AckFailure, Acknowledgement, Acquired, AcquisitionId, FatalError};
+use sharegroup_session::{
+    AckFailure, Acknowledgement, Acquired, AcquisitionId, FatalError, ReleaseReason,
+};
 use tokio::sync::{Notify, oneshot, watch};
 
 use crate::error::PollError;
+use crate::hand_out::Pace;
 use crate::lock::LockState;
 use crate::metrics::Counters;
 use crate::report::CommitReport;
@@ -41,11 +44,12 @@ pub(crate) enum Command {
         first: i64,
         last: i64,
     },
-    /// No application will see these: released at once.
-    Unseen {
+    /// No application sees these: released at once.
+    GiveBack {
         id: AcquisitionId,
         first: i64,
         last: i64,
+        why: ReleaseReason,
     },
     Renew {
         id: AcquisitionId,
@@ -117,6 +121,7 @@ pub(crate) struct Shared {
     pub(crate) renewable: AtomicBool,
     /// Nothing is acquired until the application shows life.
     stalled: AtomicBool,
+    pub(crate) pace: Pace,
 }
 
 impl Shared {
@@ -129,6 +134,7 @@ impl Shared {
             counters: Counters::default(),
             renewable: AtomicBool::new(true),
             stalled: AtomicBool::new(false),
+            pace: Pace::default(),
         })
     }
 
@@ -151,7 +157,7 @@ impl Shared {
     /// A lock ran out unsettled. Whoever waits in a poll is alive, and says so.
     pub(crate) fn stall(&self) {
         self.stalled.store(true, Ordering::Relaxed);
-        self.tell(|_| ());
+        self.wake();
     }
 
     /// The application polls.
@@ -184,6 +190,11 @@ impl Shared {
     /// What arrived and was not polled.
     pub(crate) fn take_arrivals(&self) -> VecDeque<Arrival> {
         std::mem::take(&mut self.outbox().arrivals)
+    }
+
+    /// Has whoever waits in a poll look again.
+    pub(crate) fn wake(&self) {
+        self.tell(|_| ());
     }
 
     /// Puts something into the outbox and wakes the application, if it waits.

@@ -236,13 +236,33 @@ impl AckBook {
     }
 
     /// Holds what the owner dropped for a delay that grows with its delivery count, then releases it:
-    /// releasing at once would burn all its deliveries in milliseconds (M2).
-    pub(crate) fn drop_held(&mut self, now: Instant, id: AcquisitionId, first: i64, last: i64) {
+    /// releasing at once would burn all its deliveries in milliseconds (M2). What has no delivery left stays
+    /// held, and is told.
+    pub(crate) fn drop_held(
+        &mut self,
+        now: Instant,
+        id: AcquisitionId,
+        (first, last): (i64, i64),
+        delivery_count_limit: Option<i16>,
+    ) {
         let Some(acquisition) = self.acquisitions.get_mut(&id) else {
             return;
         };
         let renewed = acquisition.renew_at.is_some() || acquisition.renewing;
+        let partition = acquisition.partition;
         acquisition.change(first, last, |segment| {
+            let is_last = delivery_count_limit.is_some_and(|limit| segment.delivery_count >= limit);
+            if is_last && segment.state == State::Held {
+                self.events.push_back(Event::LastDeliveryDropped(Release {
+                    acquisition: id,
+                    partition,
+                    first_offset: segment.first,
+                    last_offset: segment.last,
+                    delivery_count: segment.delivery_count,
+                    why: ReleaseReason::Dropped,
+                }));
+                return Some(segment);
+            }
             let mut release_at = now + drop_delay(segment.delivery_count);
             if !renewed {
                 release_at = release_at.min(segment.deadline - 10 * LOCK_MARGIN);

@@ -3,8 +3,9 @@
 //! Records that are held and not worked on only age, and starve the group's other members. So credit
 //! starts small and follows what is settled: about as much as one second of it, within bounds. It
 //! grows by doubling, so that a fast handler has what it needs after a few fetches. Who works on many
-//! records at a time gets as many, however long each takes. Where a lock that
-//! can't be renewed ran out, the start was too much: then credit begins anew at one record.
+//! records at a time gets as many, however long each takes. Where locks can't be renewed, no more is held
+//! than can be settled in half of a lock; where one ran out all the same, the start was too much: then
+//! credit begins anew at one record.
 
 use std::time::{Duration, Instant};
 
@@ -29,6 +30,8 @@ pub(crate) struct Credit {
     least: u32,
     settled: u64,
     window_start: Option<Instant>,
+    /// Time in which one record is settled: a slower one counts at once, a faster one by and by.
+    each: Option<Duration>,
 }
 
 impl Credit {
@@ -40,7 +43,14 @@ impl Credit {
             least: START,
             settled: 0,
             window_start: None,
+            each: None,
         }
+    }
+
+    /// Records arrive where none was held: what went before was no work.
+    pub(crate) const fn work_begins(&mut self, now: Instant) {
+        self.settled = 0;
+        self.window_start = Some(now);
     }
 
     /// The application works on so many records at a time; 0 = it doesn't say.
@@ -62,6 +72,8 @@ impl Credit {
         if elapsed < WINDOW {
             return;
         }
+        let each = elapsed / u32::try_from(self.settled.max(1)).unwrap_or(u32::MAX);
+        self.each = Some(self.each.map_or(each, |before| each.max(before / 8 * 7)));
         let per_second = u128::from(self.settled) * 1_000_000 / elapsed.as_micros().max(1);
         let wanted = u32::try_from(per_second)
             .unwrap_or(u32::MAX)
@@ -81,6 +93,17 @@ impl Credit {
         self.records = 1;
         self.settled = 0;
         self.window_start = None;
+    }
+
+    /// Most records that are settled within this time, as far as is known: at least one, or what the
+    /// application works on at a time.
+    pub(crate) fn settled_within(&self, time: Duration) -> u32 {
+        let known = self.each.filter(|each| self.adapts && !each.is_zero());
+        let Some(each) = known else {
+            return u32::MAX;
+        };
+        let fit = u32::try_from(time.as_nanos() / each.as_nanos()).unwrap_or(u32::MAX);
+        fit.max(if self.start > START { self.start } else { 1 })
     }
 
     /// Most records to hold now, with so many partitions to fetch from.
@@ -158,6 +181,28 @@ mod tests {
         credit.expired();
         credit.work_on(700);
         assert_eq!(credit.records(u32::MAX, 1), 1);
+    }
+
+    #[test]
+    fn what_is_settled_in_a_time_is_known_after_the_first_record_and_idle_time_counts_for_nothing()
+    {
+        #[allow(clippy::disallowed_methods)]
+        let now = Instant::now();
+        let half_a_lock = Duration::from_secs(15);
+        let mut credit = Credit::new(true);
+        assert_eq!(credit.settled_within(half_a_lock), u32::MAX);
+        credit.work_begins(now);
+        let now = settle_for(&mut credit, now, 1, Duration::from_secs(3), 1);
+        assert_eq!(credit.settled_within(half_a_lock), 5);
+        let now = now + Duration::from_secs(3600);
+        credit.work_begins(now);
+        settle_for(&mut credit, now, 1, Duration::from_secs(1), 100);
+        assert_eq!(credit.settled_within(half_a_lock), 15);
+        let hour = Duration::from_secs(3600);
+        settle_for(&mut credit, now, 1, hour, 1);
+        assert_eq!(credit.settled_within(half_a_lock), 1);
+        credit.work_on(700);
+        assert_eq!(credit.settled_within(half_a_lock), 700);
     }
 
     #[test]

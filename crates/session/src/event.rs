@@ -211,6 +211,10 @@ pub enum ReleaseReason {
     /// The member closes; no application saw them.
     #[error("the consumer closed before the application saw them")]
     Unseen,
+    /// Their lock can't be renewed, and what is left of it is too short for the application to finish
+    /// them: the next delivery has a whole lock. Only ever of a first delivery.
+    #[error("too little of their lock was left, and it can't be renewed")]
+    TooLate,
     /// The application dropped them unsettled.
     #[error("they were dropped unsettled")]
     Dropped,
@@ -256,6 +260,9 @@ pub enum Event {
     LockLost(LockLoss),
     /// Held records are released without the application's word.
     Released(Release),
+    /// The owner dropped records on their last allowed delivery: released, the broker would archive them.
+    /// They stay held until whoever gets this settles them.
+    LastDeliveryDropped(Release),
     /// A lock ran out before its records were settled. Nothing is acquired until
     /// [`application_alive`](crate::SessionCore::application_alive).
     Stalled,

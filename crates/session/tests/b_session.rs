@@ -657,7 +657,10 @@ fn every_release_without_the_applications_word_is_told_and_no_other() {
     world.settle(0, (2, 3), Release);
     world.settle(0, (4, 5), Accept);
     world.run_for(5 * SECOND);
-    world.client().core.release_unseen(now, id, 6, 7);
+    world
+        .client()
+        .core
+        .give_back(now, id, (6, 7), ReleaseReason::Unseen);
     let unseen = world.clients[0].holdings[0].held.split_off(&6);
     let left_to_core = unseen
         .into_iter()

@@ -10,8 +10,8 @@ use std::time::Duration;
 use sharegroup_consumer::admin::Admin;
 use sharegroup_consumer::error::PollError;
 use sharegroup_consumer::{
-    AckOutcome, Acknowledge, AcquireMode, AcquiredRange, LockLoss, Release, ShareBatch,
-    ShareConsumer, ShareEvent, ShareObserver,
+    AckOutcome, Acknowledge, AcquireMode, AcquiredRange, LastDelivery, LockLoss, Release,
+    ShareBatch, ShareConsumer, ShareEvent, ShareObserver,
 };
 use tokio::time::Instant;
 
@@ -74,6 +74,7 @@ impl Cluster for KafkaCluster {
             // A put that fails is retried until the task stops, however long that takes.
             .hold_max(None)
             .startup_timeout(self.startup_timeout)
+            .delivery_count_limit(task.delivery_count_limit)
             .observer(Arc::new(EventLog {
                 task: task.name.to_owned(),
                 delivery_count_limit: task.delivery_count_limit,
@@ -328,7 +329,10 @@ impl ShareObserver for EventLog {
             } => self.arrived(topic, *partition, ranges),
             ShareEvent::Acknowledged { topic, outcome } => self.acknowledged(topic, outcome),
             ShareEvent::LockLost { topic, loss } => self.lock_lost(topic, loss),
-            ShareEvent::Released { topic, release } => self.released(topic, release),
+            ShareEvent::Released { topic, release }
+            | ShareEvent::LastDeliveryDropped { topic, release, .. } => {
+                self.released(topic, release)
+            }
             ShareEvent::Stalled => tracing::warn!(
                 task,
                 "A lock ran out before its records were settled: nothing is acquired until the task goes on."
@@ -336,6 +340,11 @@ impl ShareObserver for EventLog {
             ShareEvent::Warning(warning) => tracing::warn!(task, "{warning}."),
             _ => {}
         }
+    }
+
+    /// What a task gives up is named: never in a dead-letter topic that the worker did not choose.
+    fn last_delivery(&self, _: &Arc<str>, _: &Release) -> LastDelivery {
+        LastDelivery::Release
     }
 }
 

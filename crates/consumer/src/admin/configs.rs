@@ -139,6 +139,32 @@ impl Admin {
         Ok(configs)
     }
 
+    /// Deliveries after which the brokers archive a record of a share group: the group's
+    /// `share.delivery.count.limit`, before Kafka 4.3 the brokers' `group.share.delivery.count.limit`, the
+    /// lowest where they differ. `None` where neither is shown.
+    ///
+    /// # Errors
+    /// [`AdminError`]; GROUP_AUTHORIZATION_FAILED or CLUSTER_AUTHORIZATION_FAILED where DESCRIBE_CONFIGS is
+    /// not granted.
+    ///
+    /// # Cancel safety
+    /// As [`Admin`] says.
+    pub async fn delivery_count_limit(&self, group_id: &str) -> Result<Option<i16>, AdminError> {
+        let limit = |configs: &BTreeMap<String, ConfigValue>, key| {
+            let value = configs.get(key)?.value.as_deref()?;
+            value.trim().parse::<i16>().ok()
+        };
+        let of_group = self.group_configs(group_id).await?;
+        if let Some(limit) = limit(&of_group, "share.delivery.count.limit") {
+            return Ok(Some(limit));
+        }
+        let of_brokers = self.broker_configs().await?;
+        let of_brokers = of_brokers.values();
+        let limits =
+            of_brokers.filter_map(|configs| limit(configs, "group.share.delivery.count.limit"));
+        Ok(limits.min())
+    }
+
     async fn configs(
         &self,
         resource_type: i8,

@@ -57,6 +57,11 @@ impl Admin {
         }
     }
 
+    /// An admin client over connections that exist.
+    pub(crate) const fn over(cluster: Cluster) -> Self {
+        Self { cluster }
+    }
+
     /// Level of the cluster's `share.version` feature: `None` or 0 = share groups are off (a 4.1
     /// broker may have them on by its own setting), 1 = on, 2 = with dead-letter queues.
     ///

@@ -16,7 +16,8 @@ use super::{OPENING, SessionCore};
 use crate::ack_book::{Grant, Verdict};
 use crate::acquired::TopicPartition;
 use crate::event::{
-    AckFailure, Acquired, AcquiredRange, BrokerVersions, ConnectionId, Event, Failure, Warning,
+    AckFailure, Acquired, AcquiredRange, BrokerVersions, ConnectionId, Event, Failure,
+    ReleaseReason, Warning,
 };
 use crate::limits::{HOLDING_PACE_MAX, HOLDING_PACE_MIN, UNAUTHORIZED_BACKOFF};
 use crate::share_session::{FetchProgress, InFlight, Link, Sending};
@@ -392,6 +393,9 @@ impl SessionCore {
         let renewable = self.is_renewable(versions);
         let renew_at = self.renew_at(deadline, versions);
         let bytes = fetched.records.len() as u64;
+        if self.records_held() == 0 {
+            self.credit.work_begins(now);
+        }
         let id = self.book.acquire(
             now,
             &Grant {
@@ -422,7 +426,8 @@ impl SessionCore {
         }));
         if self.phase != super::Phase::Running {
             // Arrived while closing: nobody will process it.
-            self.release_unseen(now, id, i64::MIN, i64::MAX);
+            let all = (i64::MIN, i64::MAX);
+            self.give_back(now, id, all, ReleaseReason::Unseen);
         }
         true
     }

@@ -62,6 +62,9 @@ pub struct SessionConfig {
     pub acquire_mode: AcquireMode,
     /// Longest wait of an acknowledgement for company.
     pub acknowledge_linger: Duration,
+    /// Deliveries after which the broker archives a record, where they are known
+    /// (`share.delivery.count.limit`).
+    pub delivery_count_limit: Option<i16>,
     /// Locks are renewed for no longer than this; `None` = without a bound.
     pub hold_max: Option<Duration>,
     /// A request without an answer for so long is lost.
@@ -93,6 +96,7 @@ impl SessionConfig {
             fetch_bytes_max: 50 * 1024 * 1024,
             acquire_mode: AcquireMode::Auto,
             acknowledge_linger: Duration::from_millis(10),
+            delivery_count_limit: None,
             hold_max: Some(Duration::from_secs(3600)),
             request_timeout: Duration::from_secs(30),
             retry_backoff_max: Duration::from_secs(1),
@@ -261,18 +265,9 @@ impl SessionCore {
         settled
     }
 
-    /// Releases at once what no application will see, and tells so ([`Event::Released`]).
-    pub fn release_unseen(
-        &mut self,
-        now: Instant,
-        id: AcquisitionId,
-        first_offset: i64,
-        last_offset: i64,
-    ) {
-        self.release(now, id, (first_offset, last_offset), ReleaseReason::Unseen);
-    }
-
-    fn release(
+    /// Releases at once what no application sees of a range of offsets, both inclusive, and tells so
+    /// ([`Event::Released`]).
+    pub fn give_back(
         &mut self,
         now: Instant,
         id: AcquisitionId,
@@ -307,7 +302,8 @@ impl SessionCore {
     }
 
     /// The owner dropped these offsets without settling them: they are held for a delay that grows
-    /// with their delivery count, then released.
+    /// with their delivery count, then released. On their last allowed delivery they stay held and are
+    /// told instead ([`Event::LastDeliveryDropped`]).
     pub fn drop_held(
         &mut self,
         now: Instant,
@@ -317,10 +313,12 @@ impl SessionCore {
     ) {
         self.application_alive();
         if self.phase == Phase::Running {
-            self.book.drop_held(now, id, first_offset, last_offset);
+            let limit = self.config.delivery_count_limit;
+            let range = (first_offset, last_offset);
+            self.book.drop_held(now, id, range, limit);
         } else {
             let range = (first_offset, last_offset);
-            self.release(now, id, range, ReleaseReason::Dropped);
+            self.give_back(now, id, range, ReleaseReason::Dropped);
         }
     }
 
@@ -365,6 +363,11 @@ impl SessionCore {
     /// 0 = it doesn't say.
     pub fn work_on(&mut self, at_a_time: u32) {
         self.credit.work_on(at_a_time);
+    }
+
+    /// So many deliveries are allowed; `None` = it isn't known.
+    pub const fn set_delivery_count_limit(&mut self, limit: Option<i16>) {
+        self.config.delivery_count_limit = limit;
     }
 
     /// Acquires nothing new until [`SessionCore::resume`]; membership and what is held go on.

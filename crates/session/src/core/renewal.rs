@@ -16,7 +16,7 @@ use super::SessionCore;
 use crate::acquired::{AcquisitionId, Segment, State, TopicPartition, offsets};
 use crate::event::{AckFailure, BrokerVersions, Event, Warning};
 use crate::limits::RENEWAL_REFUSED_FOR;
-use crate::share_session::{RenewedByPartition, RenewedRange};
+use crate::share_session::{Link, RenewedByPartition, RenewedRange, ShareSession};
 use crate::trouble::Subject;
 
 /// ShareAcknowledge version that knows renewals.
@@ -50,6 +50,15 @@ impl SessionCore {
     pub(super) fn is_renewable(&self, versions: BrokerVersions) -> bool {
         versions.share_acknowledge >= RENEW_SINCE
             && !matches!(self.renewal.known, Known::Refused { .. })
+    }
+
+    /// Whether locks can be renewed everywhere, as far as is known.
+    pub(super) fn may_renew(&self) -> bool {
+        let knows = |session: &ShareSession| match session.link {
+            Link::Up(_, versions) => versions.share_acknowledge >= RENEW_SINCE,
+            _ => true,
+        };
+        !self.renewal.told_impossible && self.sessions.values().all(knows)
     }
 
     /// When to renew a lock that ends at `deadline`.

@@ -173,8 +173,14 @@ impl SessionCore {
 
     /// Most records to hold now.
     fn records_held_max(&self) -> u32 {
-        self.credit
-            .records(self.config.records_held_max, self.assignment.len())
+        let credit = self
+            .credit
+            .records(self.config.records_held_max, self.assignment.len());
+        if self.may_renew() {
+            credit
+        } else {
+            credit.min(self.credit.settled_within(self.lock / 2))
+        }
     }
 
     /// Records that one more fetch may ask for: what is held and what other leaders were asked for
