@@ -323,7 +323,8 @@ impl ShareConsumerBuilder {
     /// Most records acquired and not settled at a time, at least 1. Soft by one producer batch per
     /// leader, unless records are acquired one by one ([`AcquireMode::RecordLimit`]). Fewer are held
     /// where fewer are settled: about one second's worth, at least 100, or what is
-    /// [in work](ShareConsumer::concurrent) at a time, and at most 1,000 per partition, so that one slow member
+    /// [in work](ShareConsumer::concurrent) at a time, and at most this
+    /// member's part of what the brokers lock of a partition, so that one slow member
     /// doesn't starve the others. Default 10,000.
     pub fn records_held_max(mut self, records: u32) -> Self {
         self.session.records_held_max = records.max(1);
@@ -374,7 +375,7 @@ impl ShareConsumerBuilder {
     }
 
     /// Deliveries after which the broker archives a record, for who knows the group's
-    /// `share.delivery.count.limit`. Without it the consumer asks the brokers, every `metadata.max.age.ms`
+    /// `share.delivery.count.limit`. Otherwise the consumer asks the brokers, every `metadata.max.age.ms`
     /// (which needs DESCRIBE_CONFIGS on the group). A record that is dropped on its last allowed delivery
     /// is settled as [`ShareObserver::last_delivery`] says, by default rejected, and told: released it would
     /// be archived without a word.

@@ -27,9 +27,9 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use crate::admin::{Admin, AdminError};
 use crate::cluster::{Cluster, MetadataScope};
 use crate::error::{ClientError, PollError};
+use crate::group_watch::{GroupFact, GroupWatch, MEMBERS_EVERY};
 use crate::lock::LockState;
 use crate::metrics::add;
 use crate::observer::{LastDelivery, ShareEvent, ShareObserver};
@@ -55,7 +55,7 @@ enum Completion {
     Disconnected(ConnectionId, String),
     Fetched(ConnectionId, Result<ShareFetchResponse, Failure>),
     Acknowledged(ConnectionId, Result<ShareAcknowledgeResponse, Failure>),
-    DeliveryCountLimit(Result<Option<i16>, AdminError>),
+    Group(GroupFact),
 }
 
 pub(crate) struct Driver {
@@ -74,8 +74,8 @@ pub(crate) struct Driver {
     confirmations: BTreeMap<(AcquisitionId, i64), oneshot::Sender<Result<(), AckFailure>>>,
     commits: BTreeMap<CommitId, Vec<oneshot::Sender<CommitReport>>>,
     closing: Option<(Instant, Vec<oneshot::Sender<CommitReport>>)>,
-    /// The group's limit of deliveries is asked for from time to time.
-    asks_delivery_limit: bool,
+    /// Begins when the member has joined.
+    group: Option<Arc<GroupWatch>>,
     last_record_at: Option<Instant>,
     last_settled_at: Option<Instant>,
     published_at: Option<Instant>,
@@ -90,6 +90,7 @@ impl Driver {
         observer: Option<Arc<dyn ShareObserver>>,
     ) -> Self {
         Self {
+            group: None,
             core,
             cluster,
             shared,
@@ -103,7 +104,6 @@ impl Driver {
             confirmations: BTreeMap::new(),
             commits: BTreeMap::new(),
             closing: None,
-            asks_delivery_limit: false,
             last_record_at: None,
             last_settled_at: None,
             published_at: None,
@@ -322,14 +322,50 @@ impl Driver {
         });
     }
 
-    /// Asks for the group's limit of deliveries at the given time.
-    fn spawn_delivery_limit(&mut self, at: Instant) {
-        let admin = Admin::over(self.cluster.clone());
-        let group_id = self.core.config().group_id.clone();
-        self.requests.spawn(async move {
-            sleep_until(at).await;
-            Completion::DeliveryCountLimit(admin.delivery_count_limit(&group_id).await)
-        });
+    /// Asks what the group allows and who is in it, now and from time to time.
+    fn watch_group(&mut self, now: Instant) {
+        if self.group.is_none() {
+            let watch = GroupWatch::new(&self.cluster, &self.core.config().group_id);
+            self.group = Some(Arc::new(watch));
+            self.spawn_limits(now);
+            self.spawn_members(now);
+        }
+    }
+
+    fn spawn_limits(&mut self, at: Instant) {
+        if let Some(group) = self.group.clone() {
+            self.requests
+                .spawn(async move { Completion::Group(group.limits(at).await) });
+        }
+    }
+
+    fn spawn_members(&mut self, at: Instant) {
+        if let Some(group) = self.group.clone() {
+            self.requests
+                .spawn(async move { Completion::Group(group.members(at).await) });
+        }
+    }
+
+    /// What can't be asked stays as it was.
+    fn learn_of_group(&mut self, now: Instant, fact: GroupFact) {
+        match fact {
+            GroupFact::Limits(limits) => {
+                match limits {
+                    Ok(limits) => self
+                        .core
+                        .set_group_limits(limits.delivery_count, limits.record_locks),
+                    Err(error) => tracing::debug!(%error, "What the group allows is not known."),
+                }
+                self.spawn_limits(now + self.cluster.config().metadata_max_age);
+            }
+            GroupFact::Members(members) => {
+                match members {
+                    Ok(members) => self.core.set_members(members),
+                    Err(error) => tracing::debug!(%error, "The group's members are not known."),
+                }
+                self.spawn_members(now + MEMBERS_EVERY);
+            }
+        }
     }
 
     fn spawn_connect(&mut self, broker: BrokerId, id: ConnectionId) {
@@ -425,17 +461,7 @@ impl Driver {
             Completion::Acknowledged(id, result) => {
                 self.core.handle_share_acknowledge(now, id, result)
             }
-            Completion::DeliveryCountLimit(result) => {
-                match result {
-                    Ok(limit) => self.core.set_delivery_count_limit(limit),
-                    // It may not be ours to see. What was known before still holds.
-                    Err(error) => {
-                        tracing::debug!(%error, "The group's limit of deliveries is not known.")
-                    }
-                }
-                let again = Instant::from_std(now) + self.cluster.config().metadata_max_age;
-                self.spawn_delivery_limit(again);
-            }
+            Completion::Group(fact) => self.learn_of_group(Instant::from_std(now), fact),
         }
     }
 
@@ -451,16 +477,17 @@ impl Driver {
         match event {
             Event::Joined { member_epoch } => {
                 self.shared.tell(|outbox| outbox.joined = true);
-                if self.core.config().delivery_count_limit.is_none()
-                    && !std::mem::replace(&mut self.asks_delivery_limit, true)
-                {
-                    self.spawn_delivery_limit(now);
-                }
+                self.watch_group(now);
                 self.observe(&ShareEvent::Joined {
                     member_epoch: member_epoch.0,
                 });
             }
-            Event::AssignmentChanged => self.observe(&ShareEvent::AssignmentChanged),
+            Event::AssignmentChanged => {
+                if let Some(group) = &self.group {
+                    group.assignment_changed();
+                }
+                self.observe(&ShareEvent::AssignmentChanged);
+            }
             Event::Acquired(acquired) => self.enter_acquired(now, acquired),
             Event::Acknowledged(outcome) => self.enter_outcome(now, outcome),
             Event::Released(release) => {
@@ -576,7 +603,7 @@ impl Driver {
         delivery_count: i16,
         why: &dyn Display,
     ) {
-        let limit = self.core.config().delivery_count_limit;
+        let limit = self.core.delivery_count_limit();
         if self.observer.is_none() && limit.is_some_and(|limit| delivery_count >= limit) {
             tracing::error!(
                 group_id = %self.core.config().group_id, topic,

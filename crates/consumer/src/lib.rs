@@ -39,6 +39,7 @@ mod decode;
 mod delivery;
 mod driver;
 pub mod error;
+mod group_watch;
 mod hand_out;
 mod lock;
 mod metrics;

@@ -15,10 +15,6 @@ const START: u32 = 100;
 /// Time over which settling is measured.
 const WINDOW: Duration = Duration::from_millis(50);
 
-/// How much one member may hold of each partition, in records: half of the broker's default window
-/// (`group.share.partition.max.record.locks`, 2,000), so that two members of a partition share it.
-const PER_PARTITION: u32 = 1000;
-
 #[derive(Debug)]
 pub(crate) struct Credit {
     /// Follows what is settled; else always the bound.
@@ -106,15 +102,12 @@ impl Credit {
         fit.max(if self.start > START { self.start } else { 1 })
     }
 
-    /// Most records to hold now, with so many partitions to fetch from.
-    pub(crate) fn records(&self, bound: u32, partitions: usize) -> u32 {
+    /// Most records to hold now. `ours` is our part of what the brokers lock at a time.
+    pub(crate) fn records(&self, bound: u32, ours: u32) -> u32 {
         if !self.adapts {
             return bound;
         }
-        let partitions = u32::try_from(partitions.max(1)).unwrap_or(u32::MAX);
-        self.records
-            .min(PER_PARTITION.saturating_mul(partitions))
-            .min(bound)
+        self.records.min(ours).min(bound)
     }
 }
 
@@ -141,16 +134,16 @@ mod tests {
         #[allow(clippy::disallowed_methods)]
         let now = Instant::now();
         let mut credit = Credit::new(true);
-        assert_eq!(credit.records(u32::MAX, 4), START);
+        assert_eq!(credit.records(u32::MAX, 4000), START);
         let now = settle_for(&mut credit, now, 30, Duration::from_millis(10), 200);
         assert!(
-            (2900..=3100).contains(&credit.records(u32::MAX, 4)),
+            (2900..=3100).contains(&credit.records(u32::MAX, 4000)),
             "{credit:?}"
         );
-        assert_eq!(credit.records(u32::MAX, 1), PER_PARTITION);
-        assert_eq!(credit.records(500, 4), 500);
+        assert_eq!(credit.records(u32::MAX, 1000), 1000);
+        assert_eq!(credit.records(500, 4000), 500);
         settle_for(&mut credit, now, 1, Duration::from_secs(1), 20);
-        assert_eq!(credit.records(u32::MAX, 4), START);
+        assert_eq!(credit.records(u32::MAX, 4000), START);
     }
 
     #[test]
@@ -159,11 +152,11 @@ mod tests {
         let now = Instant::now();
         let mut credit = Credit::new(true);
         credit.expired();
-        assert_eq!(credit.records(u32::MAX, 1), 1);
+        assert_eq!(credit.records(u32::MAX, 1000), 1);
         let now = settle_for(&mut credit, now, 1, Duration::from_secs(10), 3);
-        assert!(credit.records(u32::MAX, 1) <= 4, "{credit:?}");
+        assert!(credit.records(u32::MAX, 1000) <= 4, "{credit:?}");
         settle_for(&mut credit, now, 1, Duration::from_secs(10), 7);
-        assert_eq!(credit.records(u32::MAX, 1), START);
+        assert_eq!(credit.records(u32::MAX, 1000), START);
     }
 
     #[test]
@@ -172,15 +165,15 @@ mod tests {
         let now = Instant::now();
         let mut credit = Credit::new(true);
         credit.work_on(700);
-        assert_eq!(credit.records(u32::MAX, 1), 700);
+        assert_eq!(credit.records(u32::MAX, 1000), 700);
         let now = settle_for(&mut credit, now, 1, Duration::from_secs(60), 5);
-        assert_eq!(credit.records(u32::MAX, 1), 700);
+        assert_eq!(credit.records(u32::MAX, 1000), 700);
         credit.work_on(0);
         settle_for(&mut credit, now, 1, Duration::from_secs(60), 5);
-        assert_eq!(credit.records(u32::MAX, 1), START);
+        assert_eq!(credit.records(u32::MAX, 1000), START);
         credit.expired();
         credit.work_on(700);
-        assert_eq!(credit.records(u32::MAX, 1), 1);
+        assert_eq!(credit.records(u32::MAX, 1000), 1);
     }
 
     #[test]
@@ -207,6 +200,6 @@ mod tests {
 
     #[test]
     fn credit_that_does_not_adapt_is_the_bound() {
-        assert_eq!(Credit::new(false).records(7, 1), 7);
+        assert_eq!(Credit::new(false).records(7, 1000), 7);
     }
 }

@@ -24,6 +24,7 @@ mod core;
 mod credit;
 mod event;
 mod fetch_plan;
+mod group;
 pub mod limits;
 mod member;
 mod share_session;

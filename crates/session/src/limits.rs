@@ -23,6 +23,10 @@ pub const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// `group.share.record.lock.duration.ms`.
 pub const LOCK_DEFAULT: Duration = Duration::from_secs(30);
 
+/// Locked records of a partition until the group's own limit is known: the default of
+/// `group.share.partition.max.record.locks`.
+pub const RECORD_LOCKS_DEFAULT: u32 = 2000;
+
 /// An acknowledgement is not sent in the last part of its lock: the broker would get it too late.
 pub const LOCK_MARGIN: Duration = Duration::from_millis(20);
 

@@ -76,6 +76,16 @@ impl ConfigValue {
     }
 }
 
+/// What a share group allows; `None` where no broker shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct ShareLimits {
+    /// Deliveries after which the brokers archive a record (`share.delivery.count.limit`).
+    pub delivery_count: Option<i32>,
+    /// Records of a partition that are locked at a time (`share.partition.max.record.locks`).
+    pub record_locks: Option<i32>,
+}
+
 impl Admin {
     /// The configuration of a group, by key. The group need not exist.
     ///
@@ -139,9 +149,8 @@ impl Admin {
         Ok(configs)
     }
 
-    /// Deliveries after which the brokers archive a record of a share group: the group's
-    /// `share.delivery.count.limit`, before Kafka 4.3 the brokers' `group.share.delivery.count.limit`, the
-    /// lowest where they differ. `None` where neither is shown.
+    /// What a share group allows: its own configuration, and where that lacks a key (before Kafka 4.3) the
+    /// brokers', the lowest where they differ.
     ///
     /// # Errors
     /// [`AdminError`]; GROUP_AUTHORIZATION_FAILED or CLUSTER_AUTHORIZATION_FAILED where DESCRIBE_CONFIGS is
@@ -149,20 +158,26 @@ impl Admin {
     ///
     /// # Cancel safety
     /// As [`Admin`] says.
-    pub async fn delivery_count_limit(&self, group_id: &str) -> Result<Option<i16>, AdminError> {
-        let limit = |configs: &BTreeMap<String, ConfigValue>, key| {
-            let value = configs.get(key)?.value.as_deref()?;
-            value.trim().parse::<i16>().ok()
-        };
+    pub async fn share_limits(&self, group_id: &str) -> Result<ShareLimits, AdminError> {
         let of_group = self.group_configs(group_id).await?;
-        if let Some(limit) = limit(&of_group, "share.delivery.count.limit") {
-            return Ok(Some(limit));
+        let mut limits = ShareLimits {
+            delivery_count: number(&of_group, "share.delivery.count.limit"),
+            record_locks: number(&of_group, "share.partition.max.record.locks"),
+        };
+        if limits.delivery_count.is_none() || limits.record_locks.is_none() {
+            let of_brokers = self.broker_configs().await?;
+            let least = |key| {
+                of_brokers
+                    .values()
+                    .filter_map(|configs| number(configs, key))
+                    .min()
+            };
+            let key = "group.share.delivery.count.limit";
+            limits.delivery_count = limits.delivery_count.or_else(|| least(key));
+            let key = "group.share.partition.max.record.locks";
+            limits.record_locks = limits.record_locks.or_else(|| least(key));
         }
-        let of_brokers = self.broker_configs().await?;
-        let of_brokers = of_brokers.values();
-        let limits =
-            of_brokers.filter_map(|configs| limit(configs, "group.share.delivery.count.limit"));
-        Ok(limits.min())
+        Ok(limits)
     }
 
     async fn configs(
@@ -271,6 +286,10 @@ const VISIBLE_BACKOFF: Backoff = Backoff {
     first: Duration::from_millis(10),
     max: Duration::from_millis(200),
 };
+
+fn number(configs: &BTreeMap<String, ConfigValue>, key: &str) -> Option<i32> {
+    configs.get(key)?.value.as_deref()?.trim().parse().ok()
+}
 
 fn describe(resource_type: i8, name: &str, key: Option<&str>) -> DescribeConfigsRequest {
     DescribeConfigsRequest {

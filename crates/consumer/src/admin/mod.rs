@@ -27,7 +27,7 @@ use crate::client::ClientConfig;
 use crate::cluster::{Attempts, Cluster, Retry};
 use crate::error::ClientError;
 
-pub use configs::{ConfigSource, ConfigValue};
+pub use configs::{ConfigSource, ConfigValue, ShareLimits};
 pub use error::{AdminError, Resource};
 pub use groups::{
     GroupListing, GroupType, ShareGroupAssignment, ShareGroupDescription, ShareGroupMember,

@@ -19,6 +19,7 @@ use crate::event::{
     AckFailure, AcquireMode, BrokerVersions, CommitId, ConnectionId, Event, Failure, FatalError,
     MemberState, PartitionView, ReleaseReason, Request, Warning,
 };
+use crate::group::Group;
 use crate::limits::{FETCH_WAIT_MAX, LOCK_DEFAULT};
 use crate::member::{Heartbeat, Member};
 use crate::share_session::{Link, ShareSession};
@@ -48,7 +49,7 @@ pub struct SessionConfig {
     /// Most records held at a time. Soft by one producer batch per leader in batch-optimized mode.
     pub records_held_max: u32,
     /// Whether fewer are held where fewer are settled: about a second's worth, at least 100, at most
-    /// 1,000 per partition. Else as many as allowed, always.
+    /// our part of what the brokers lock of each partition. Else as many as allowed, always.
     pub credit_adapts: bool,
     /// Most bytes of frames whose records are held.
     pub bytes_held_max: u64,
@@ -62,8 +63,8 @@ pub struct SessionConfig {
     pub acquire_mode: AcquireMode,
     /// Longest wait of an acknowledgement for company.
     pub acknowledge_linger: Duration,
-    /// Deliveries after which the broker archives a record, where they are known
-    /// (`share.delivery.count.limit`).
+    /// Deliveries after which the broker archives a record, where the caller knows
+    /// (`share.delivery.count.limit`); else see [`SessionCore::set_group_limits`].
     pub delivery_count_limit: Option<i16>,
     /// Locks are renewed for no longer than this; `None` = without a bound.
     pub hold_max: Option<Duration>,
@@ -123,6 +124,7 @@ pub struct SessionCore {
     topology: Topology,
     book: AckBook,
     credit: Credit,
+    group: Group,
     assignment: BTreeSet<TopicPartition>,
     sessions: BTreeMap<BrokerId, ShareSession>,
     disconnects: VecDeque<Request>,
@@ -154,6 +156,7 @@ impl SessionCore {
             topology: Topology::new(now, config.topics.clone()),
             book: AckBook::default(),
             credit: Credit::new(config.credit_adapts),
+            group: Group::default(),
             assignment: BTreeSet::new(),
             sessions: BTreeMap::new(),
             disconnects: VecDeque::new(),
@@ -193,6 +196,14 @@ impl SessionCore {
     #[must_use]
     pub const fn lock_duration(&self) -> Duration {
         self.lock
+    }
+
+    /// Deliveries after which the broker archives a record, as far as is known.
+    #[must_use]
+    pub fn delivery_count_limit(&self) -> Option<i16> {
+        self.config
+            .delivery_count_limit
+            .or(self.group.delivery_count_limit)
     }
 
     /// Offsets that are ours and not settled.
@@ -313,7 +324,7 @@ impl SessionCore {
     ) {
         self.application_alive();
         if self.phase == Phase::Running {
-            let limit = self.config.delivery_count_limit;
+            let limit = self.delivery_count_limit();
             let range = (first_offset, last_offset);
             self.book.drop_held(now, id, range, limit);
         } else {
@@ -365,9 +376,15 @@ impl SessionCore {
         self.credit.work_on(at_a_time);
     }
 
-    /// So many deliveries are allowed; `None` = it isn't known.
-    pub const fn set_delivery_count_limit(&mut self, limit: Option<i16>) {
-        self.config.delivery_count_limit = limit;
+    /// What the group allows, where it is known: deliveries of a record (`share.delivery.count.limit`), and
+    /// locked records of a partition (`share.partition.max.record.locks`).
+    pub fn set_group_limits(&mut self, delivery_count: Option<i32>, record_locks: Option<i32>) {
+        self.group.set_limits(delivery_count, record_locks);
+    }
+
+    /// How many members of the group each partition has.
+    pub fn set_members(&mut self, members: BTreeMap<TopicPartition, u32>) {
+        self.group.members = members;
     }
 
     /// Acquires nothing new until [`SessionCore::resume`]; membership and what is held go on.

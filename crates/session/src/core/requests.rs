@@ -173,9 +173,8 @@ impl SessionCore {
 
     /// Most records to hold now.
     fn records_held_max(&self) -> u32 {
-        let credit = self
-            .credit
-            .records(self.config.records_held_max, self.assignment.len());
+        let ours = self.group.part_of(self.assignment.iter());
+        let credit = self.credit.records(self.config.records_held_max, ours);
         if self.may_renew() {
             credit
         } else {
