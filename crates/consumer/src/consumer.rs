@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use sharegroup_session::{AcquireMode, SessionConfig, SessionCore};
 use sharegroup_wire::id::base64_22;
 use tokio::sync::{oneshot, watch};
@@ -15,14 +16,14 @@ use crate::backoff::Jitter;
 use crate::batch::ShareBatch;
 use crate::client::ClientConfig;
 use crate::cluster::Cluster;
-use crate::decode::{Decoded, decode};
 use crate::delivery::{Deliveries, Delivery};
 use crate::driver::Driver;
-use crate::error::{ConfigError, OpenError, PollError};
+use crate::error::{ClientError, ConfigError, OpenError, PollError};
 use crate::metrics::ShareMetrics;
 use crate::observer::ShareObserver;
+use crate::reader::{Reader, Ready};
 use crate::report::CommitReport;
-use crate::shared::{Arrival, Command, Outbox, Shared};
+use crate::shared::{Arrival, Command, Outbox, ReadId, Shared};
 use crate::status::ShareStatus;
 use crate::topic_partition::is_topic_name;
 
@@ -42,8 +43,8 @@ use crate::topic_partition::is_topic_name;
 pub struct ShareConsumer {
     shared: Arc<Shared>,
     status: watch::Receiver<ShareStatus>,
-    ready: VecDeque<Decoded>,
-    max_poll_records: usize,
+    ready: VecDeque<Ready>,
+    reader: Reader,
     left: bool,
 }
 
@@ -105,7 +106,7 @@ impl ShareConsumer {
         Poll::Ready(Ok(polled.map(|batch| {
             let (first, rest) = batch.split_first();
             if let Some(rest) = rest {
-                self.ready.push_front(Decoded::Batch(rest));
+                self.ready.push_front(Ready::Batch(rest));
             }
             Delivery(first)
         })))
@@ -121,12 +122,12 @@ impl ShareConsumer {
             self.shared.polled();
             match self.ready.pop_front() {
                 // What lost its lock while it lay here is somebody else's by now.
-                Some(Decoded::Batch(batch)) if batch.is_lost() => continue,
-                Some(Decoded::Batch(batch)) => {
+                Some(ready) if ready.is_lost() => continue,
+                Some(Ready::Batch(batch)) => {
                     turn.made_progress();
                     return Poll::Ready(Ok(Some(batch)));
                 }
-                Some(Decoded::Corrupt(corrupt)) => {
+                Some(Ready::Corrupt(corrupt)) => {
                     turn.made_progress();
                     return Poll::Ready(Err(PollError::CorruptBatch(Box::new(corrupt))));
                 }
@@ -135,9 +136,9 @@ impl ShareConsumer {
             match ready!(self.shared.poll_outbox(cx, Found::take)) {
                 Found::Failed(error) => return Poll::Ready(Err(error)),
                 Found::Closed => return Poll::Ready(Ok(None)),
-                Found::Arrival(arrival) => {
-                    let decoded = decode(arrival, self.max_poll_records, &self.shared);
-                    self.ready.extend(decoded);
+                Found::Arrival(arrival) => self.ready.extend(self.reader.read(&arrival)),
+                Found::Read(id, answer) => {
+                    self.ready.extend(self.reader.enter_read(id, answer));
                 }
             }
         }
@@ -181,12 +182,8 @@ impl ShareConsumer {
 
     fn leave(&mut self, within: Duration) -> oneshot::Receiver<CommitReport> {
         self.left = true;
-        for decoded in self.ready.drain(..) {
-            match decoded {
-                Decoded::Batch(batch) => batch.release_unseen(),
-                Decoded::Corrupt(corrupt) => corrupt.release_unseen(),
-            }
-        }
+        self.ready.drain(..).for_each(Ready::release_unseen);
+        self.reader.release_unseen();
         let (reply, report) = oneshot::channel();
         self.shared.command(Command::Close { within, reply });
         report
@@ -410,7 +407,7 @@ impl ShareConsumerBuilder {
             status: shared.status.subscribe(),
             shared: Arc::clone(&shared),
             ready: VecDeque::new(),
-            max_poll_records: self.max_poll_records,
+            reader: Reader::new(Arc::clone(&shared), self.max_poll_records),
             left: false,
         };
         let deadline = Instant::now() + self.startup_timeout;
@@ -486,6 +483,7 @@ async fn joined(
 enum Found {
     Failed(PollError),
     Closed,
+    Read(ReadId, Result<Bytes, ClientError>),
     Arrival(Arrival),
 }
 
@@ -496,6 +494,9 @@ impl Found {
         }
         if outbox.closed {
             return Some(Self::Closed);
+        }
+        if let Some((id, answer)) = outbox.reads.pop_front() {
+            return Some(Self::Read(id, answer));
         }
         outbox.arrivals.pop_front().map(Self::Arrival)
     }

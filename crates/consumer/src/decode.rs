@@ -3,32 +3,40 @@
 //!
 //! Only offsets inside the acquired ranges are ours: the bytes hold whole producer batches (KIP-932).
 //! An acquired offset that the bytes show to be empty (a control record, a compaction hole) is
-//! acknowledged as a gap; one that the bytes don't reach is not: it is given back.
+//! acknowledged as a gap; one that the bytes don't reach is not.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use sharegroup_session::{Acknowledgement, Acquired, AcquiredRange, AcquisitionId};
+use sharegroup_session::{Acknowledgement, Acquired, AcquiredRange};
 use sharegroup_wire::compress::DecompressLimits;
-use sharegroup_wire::record::{BatchError, RecordBatch, RecordBatches, RecordSpan};
+use sharegroup_wire::record::{BatchError, BatchErrorKind, RecordBatch, RecordBatches, RecordSpan};
 
-use crate::batch::{Chunk, CorruptBatch, Entry, Records, ShareBatch};
-use crate::metrics::add;
+use crate::batch::{Chunk, Entry, Records, ShareBatch};
 use crate::shared::{Arrival, Command, Shared};
 
-/// What an acquisition turned out to hold.
+/// What an acquisition's bytes turned out to hold.
 #[derive(Debug)]
-pub(crate) enum Decoded {
-    Batch(ShareBatch),
-    Corrupt(CorruptBatch),
+pub(crate) struct Decoded {
+    pub(crate) batches: Vec<ShareBatch>,
+    /// Ascending.
+    pub(crate) unread: Vec<Unread>,
+}
+
+/// Acquired offsets of which it isn't known what is there.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    pub(crate) first_offset: i64,
+    pub(crate) last_offset: i64,
+    /// The bad batch; `None` where the bytes end before.
+    pub(crate) error: Option<BatchError>,
 }
 
 /// Decodes an acquisition; batches hold at most `records_max` records each.
-pub(crate) fn decode(arrival: Arrival, records_max: usize, shared: &Arc<Shared>) -> Vec<Decoded> {
+pub(crate) fn decode(arrival: &Arrival, records_max: usize, shared: &Arc<Shared>) -> Decoded {
     let Arrival { acquired, lock } = arrival;
-    let scan = scan(&acquired, &DecompressLimits::default());
-    settle_gaps(&acquired, &scan, shared);
-    let mut decoded = Vec::new();
+    let scan = scan(acquired, &DecompressLimits::default());
+    settle_gaps(acquired, &scan, shared);
     let records = Arc::new(Records {
         id: acquired.id,
         topic: Arc::clone(&acquired.topic),
@@ -37,39 +45,45 @@ pub(crate) fn decode(arrival: Arrival, records_max: usize, shared: &Arc<Shared>)
         chunks: scan.chunks,
         entries: scan.entries,
     });
-    for range in cut(&records.entries, records_max, &scan.bad) {
-        decoded.push(Decoded::Batch(ShareBatch::new(
-            Arc::clone(&records),
-            range,
-            Arc::clone(&lock),
-            Arc::clone(shared),
-        )));
+    let batch = |range| {
+        let (records, lock) = (Arc::clone(&records), Arc::clone(lock));
+        ShareBatch::new(records, range, lock, Arc::clone(shared))
+    };
+    let ranges = cut(&records.entries, records_max, &scan.unread);
+    Decoded {
+        batches: ranges.into_iter().map(batch).collect(),
+        unread: scan.unread,
     }
-    for bad in scan.bad {
-        add(&shared.counters.corrupt_batches, 1);
-        decoded.push(Decoded::Corrupt(CorruptBatch {
-            id: acquired.id,
-            topic: Arc::clone(&acquired.topic),
-            partition: acquired.partition.partition,
-            first_offset: bad.offsets.start,
-            last_offset: bad.offsets.end - 1,
-            error: bad.error,
-            shared: Arc::clone(shared),
-            settled: false,
-        }));
-    }
-    decoded
+}
+
+/// Whether a batch was cut off, and nothing that can be read comes behind it.
+pub(crate) fn is_cut(error: &BatchError) -> bool {
+    matches!(error.kind, BatchErrorKind::Cut { .. }) && error.last_offset.is_none()
+}
+
+/// What of acquired ranges is unread.
+pub(crate) fn clip(ranges: &[AcquiredRange], unread: &Unread) -> Vec<AcquiredRange> {
+    let clipped = ranges.iter().map(|range| AcquiredRange {
+        first_offset: range.first_offset.max(unread.first_offset),
+        last_offset: range.last_offset.min(unread.last_offset),
+        ..*range
+    });
+    clipped
+        .filter(|range| range.first_offset <= range.last_offset)
+        .collect()
 }
 
 /// Index ranges of batches of at most `records_max` records. None spans a part that can't be read:
 /// settling a batch settles everything between its first and its last offset.
-fn cut(entries: &[Entry], records_max: usize, bad: &[Bad]) -> Vec<Range<usize>> {
+fn cut(entries: &[Entry], records_max: usize, unread: &[Unread]) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let mut start = 0;
     for (index, pair) in entries.windows(2).enumerate() {
         let [left, right] = pair else { continue };
         let between = left.span.offset..right.span.offset;
-        let splits = bad.iter().any(|bad| between.contains(&bad.offsets.start));
+        let splits = unread
+            .iter()
+            .any(|part| between.contains(&part.first_offset));
         if splits || index + 1 - start >= records_max.max(1) {
             ranges.push(start..index + 1);
             start = index + 1;
@@ -81,18 +95,12 @@ fn cut(entries: &[Entry], records_max: usize, bad: &[Bad]) -> Vec<Range<usize>> 
     ranges
 }
 
-struct Bad {
-    /// Acquired offsets that it may cover, from the first to behind the last.
-    offsets: Range<i64>,
-    error: BatchError,
-}
-
 #[derive(Default)]
 struct Scan {
     chunks: Vec<Chunk>,
     entries: Vec<Entry>,
-    bad: Vec<Bad>,
-    /// Everything below is known: a record, or nothing. `None` = no bytes at all.
+    unread: Vec<Unread>,
+    /// Everything below is known, or unread: `None` = no bytes at all.
     known_below: Option<i64>,
 }
 
@@ -118,9 +126,11 @@ fn scan(acquired: &Acquired, limits: &DecompressLimits) -> Scan {
             Ok(last_offset) => {
                 scan.known_below = scan.known_below.max(Some(last_offset.saturating_add(1)))
             }
-            Err(error) => scan.enter_bad(acquired, error),
+            Err(error) => scan.enter_unread(acquired, Some(error)),
         }
     }
+    // What the bytes don't reach.
+    scan.enter_unread(acquired, None);
     scan
 }
 
@@ -177,25 +187,23 @@ impl Scan {
         Ok(())
     }
 
-    /// What of the acquisition a bad batch may cover.
-    fn enter_bad(&mut self, acquired: &Acquired, error: BatchError) {
+    /// What of the acquisition a bad batch may cover, or what comes behind the last one.
+    fn enter_unread(&mut self, acquired: &Acquired, error: Option<BatchError>) {
         // Its own base offset is covered by no checksum: it begins where the last good batch ends.
         let first = self.known_below.unwrap_or(i64::MIN);
-        let last = error.last_offset.unwrap_or(i64::MAX - 1);
-        let parts = acquired
-            .ranges
-            .iter()
-            .filter(|range| range.first_offset <= last && first <= range.last_offset);
-        let start = parts
-            .clone()
-            .map(|range| range.first_offset.max(first))
-            .min();
-        let end = parts.map(|range| range.last_offset.min(last)).max();
-        if let (Some(start), Some(end)) = (start, end) {
-            self.known_below = self.known_below.max(Some(end + 1));
-            self.bad.push(Bad {
-                offsets: start..end + 1,
-                error,
+        let last = error.as_ref().and_then(|error| error.last_offset);
+        let part = Unread {
+            first_offset: first,
+            last_offset: last.unwrap_or(i64::MAX - 1),
+            error,
+        };
+        let acquired = clip(&acquired.ranges, &part);
+        if let (Some(first), Some(last)) = (acquired.first(), acquired.last()) {
+            self.known_below = Some(last.last_offset + 1);
+            self.unread.push(Unread {
+                first_offset: first.first_offset,
+                last_offset: last.last_offset,
+                ..part
             });
         }
     }
@@ -226,53 +234,37 @@ impl RangeCursor<'_> {
     }
 }
 
+/// Every acquired offset is now known or unread; those that are neither a record nor unread are gaps.
 fn settle_gaps(acquired: &Acquired, scan: &Scan, shared: &Shared) {
-    let settle = |id: AcquisitionId, first: i64, last: i64| {
+    let settle = |first: i64, last: i64| {
         shared.command(Command::Settle {
-            id,
+            id: acquired.id,
             first,
             last,
             how: Acknowledgement::Gap,
         });
     };
-    let records = scan
-        .entries
-        .iter()
-        .map(|entry| (entry.span.offset, entry.span.offset));
-    let bad = scan
-        .bad
-        .iter()
-        .map(|bad| (bad.offsets.start, bad.offsets.end - 1));
-    let mut covered: Vec<(i64, i64)> = records.chain(bad).collect();
+    let records = scan.entries.iter().map(|entry| entry.span.offset);
+    let unread = scan.unread.iter();
+    let mut covered: Vec<(i64, i64)> = records
+        .map(|offset| (offset, offset))
+        .chain(unread.map(|part| (part.first_offset, part.last_offset)))
+        .collect();
     covered.sort_unstable();
     let mut covered = covered.into_iter().peekable();
+    // The end of what was looked at: an unread part may span several ranges.
+    let mut next = i64::MIN;
     for range in &acquired.ranges {
-        let mut next = range.first_offset;
-        // What the bytes don't reach is not empty: it was not delivered.
-        let known_last = scan
-            .known_below
-            .map_or(i64::MIN, |below| below - 1)
-            .min(range.last_offset);
+        next = next.max(range.first_offset);
         while let Some((first, last)) = covered.next_if(|(first, _)| *first <= range.last_offset) {
             if next < first {
-                settle(acquired.id, next, first - 1);
+                settle(next, first - 1);
             }
             next = next.max(last + 1);
         }
-        if next <= known_last {
-            settle(acquired.id, next, known_last);
-            next = known_last + 1;
-        }
         if next <= range.last_offset {
-            tracing::warn!(
-                topic = %acquired.topic, partition = acquired.partition.partition, first_offset = next, last_offset = range.last_offset,
-                "Broker acquired records for us and did not send them; they are given back."
-            );
-            shared.command(Command::Drop {
-                id: acquired.id,
-                first: next,
-                last: range.last_offset,
-            });
+            settle(next, range.last_offset);
+            next = range.last_offset + 1;
         }
     }
 }
@@ -283,7 +275,7 @@ mod tests {
     use crate::lock::LockState;
     use crate::status::ShareStatus;
     use bytes::{Bytes, BytesMut};
-    use sharegroup_session::TopicPartition;
+    use sharegroup_session::{AcquisitionId, TopicPartition};
     use sharegroup_wire::compress::Compression;
     use sharegroup_wire::record::RecordBatchBuilder;
     use sharegroup_wire::{BrokerId, TopicId};
@@ -300,7 +292,7 @@ mod tests {
         builder.build(base_offset).unwrap()
     }
 
-    /// Offsets by batch, bad ranges, and what was said to the driver.
+    /// Offsets by batch, what is unread, and what was said to the driver.
     type Read = (Vec<Vec<i64>>, Vec<(i64, i64)>, Vec<String>);
 
     fn decoded(records: &[Bytes], ranges: &[(i64, i64)]) -> Read {
@@ -331,29 +323,24 @@ mod tests {
         };
         let shared = Shared::new(ShareStatus::joining(String::new()));
         let lock = Arc::new(LockState::new(deadline, true));
-        let decoded = decode(Arrival { acquired, lock }, 100, &shared);
+        let decoded = decode(&Arrival { acquired, lock }, 100, &shared);
         let mut commands = Vec::new();
         shared.take_commands(&mut commands);
-        let commands = commands
-            .iter()
-            .map(|command| match command {
-                Command::Settle {
-                    first, last, how, ..
-                } => format!("{how} {first}-{last}"),
-                Command::Drop { first, last, .. } => format!("drop {first}-{last}"),
-                other => format!("{other:?}"),
-            })
-            .collect();
-        let (mut batches, mut bad) = (Vec::new(), Vec::new());
-        for delivery in decoded {
-            match delivery {
-                Decoded::Batch(batch) => {
-                    batches.push(batch.records().map(|record| record.offset).collect())
-                }
-                Decoded::Corrupt(corrupt) => bad.push((corrupt.first_offset, corrupt.last_offset)),
-            }
-        }
-        (batches, bad, commands)
+        let commands = commands.iter().map(|command| match command {
+            Command::Settle {
+                first, last, how, ..
+            } => format!("{how} {first}-{last}"),
+            other => format!("{other:?}"),
+        });
+        let offsets = |batch: &ShareBatch| batch.records().map(|record| record.offset).collect();
+        let unread = decoded.unread.iter();
+        (
+            decoded.batches.iter().map(offsets).collect(),
+            unread
+                .map(|part| (part.first_offset, part.last_offset))
+                .collect(),
+            commands.collect(),
+        )
     }
 
     #[test]
@@ -371,13 +358,13 @@ mod tests {
     }
 
     #[test]
-    fn offsets_that_the_bytes_do_not_reach_are_given_back_and_never_archived() {
-        let (batches, _, commands) = decoded(&[batch(0, 3)], &[(0, 11)]);
-        assert_eq!(batches, [[0, 1, 2]]);
-        assert_eq!(commands, ["drop 3-11"]);
-        let (batches, _, commands) = decoded(&[], &[(0, 5)]);
-        assert!(batches.is_empty());
-        assert_eq!(commands, ["drop 0-5"]);
+    fn offsets_that_the_bytes_do_not_reach_are_unread_and_never_archived() {
+        let (batches, unread, commands) = decoded(&[batch(0, 3)], &[(0, 11)]);
+        assert_eq!((batches, unread), (vec![vec![0, 1, 2]], vec![(3, 11)]));
+        assert!(commands.is_empty(), "{commands:?}");
+        let (batches, unread, commands) = decoded(&[], &[(0, 5)]);
+        assert!(batches.is_empty() && commands.is_empty());
+        assert_eq!(unread, [(0, 5)]);
     }
 
     #[test]
@@ -420,8 +407,32 @@ mod tests {
 
     #[test]
     fn hostile_range_is_neither_walked_nor_archived() {
-        let (batches, _, commands) = decoded(&[batch(0, 2)], &[(0, i64::MAX - 1)]);
+        let (batches, unread, commands) = decoded(&[batch(0, 2)], &[(0, i64::MAX - 1)]);
         assert_eq!(batches, [[0, 1]]);
-        assert_eq!(commands, [format!("drop 2-{}", i64::MAX - 1)]);
+        assert_eq!(unread, [(2, i64::MAX - 1)]);
+        assert!(commands.is_empty(), "{commands:?}");
+    }
+
+    #[test]
+    fn b_020_a_batch_that_was_cut_off_is_unread_from_its_beginning() {
+        let whole = batch(3, 3);
+        for left in [1, 16, 17, 60, whole.len() - 1] {
+            let records = [batch(0, 3), whole.slice(..left)];
+            let (batches, unread, commands) = decoded(&records, &[(0, 8)]);
+            assert_eq!(batches, [[0, 1, 2]]);
+            assert_eq!(unread, [(3, 8)], "{left} bytes left");
+            assert!(commands.is_empty(), "{commands:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_unread_is_no_gap_though_it_spans_ranges() {
+        let mut broken = batch(3, 6).to_vec();
+        broken[61] ^= 1;
+        let records = [batch(0, 3), broken.into(), batch(9, 2)];
+        let (batches, unread, commands) = decoded(&records, &[(1, 4), (6, 7), (10, 12)]);
+        assert_eq!(batches, [vec![1, 2], vec![10]]);
+        assert_eq!(unread, [(3, 7), (11, 12)]);
+        assert!(commands.is_empty(), "{commands:?}");
     }
 }

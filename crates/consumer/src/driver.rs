@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
 use sharegroup_session::{
     AckFailure, AckOutcome, Acknowledgement, Acquired, AcquisitionId, BrokerVersions, CommitId,
     ConnectionId, Event, Failure, FatalError, MemberState, MetadataTopics, Request, SessionCore,
@@ -25,13 +26,13 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use crate::cluster::{Cluster, MetadataScope};
+use crate::cluster::{Cluster, LogRead, MetadataScope};
 use crate::error::{ClientError, PollError};
 use crate::lock::LockState;
 use crate::metrics::add;
 use crate::observer::{ShareEvent, ShareObserver};
 use crate::report::{CommitReport, Reporter, offsets};
-use crate::shared::{Arrival, Command, Shared};
+use crate::shared::{Arrival, Command, ReadId, Shared};
 use crate::status::ShareStatus;
 
 /// One round of a cold request; the core tries again after it.
@@ -52,6 +53,7 @@ enum Completion {
     Disconnected(ConnectionId, String),
     Fetched(ConnectionId, Result<ShareFetchResponse, Failure>),
     Acknowledged(ConnectionId, Result<ShareAcknowledgeResponse, Failure>),
+    ReadAgain(ReadId, Result<Bytes, ClientError>),
 }
 
 pub(crate) struct Driver {
@@ -197,6 +199,7 @@ impl Driver {
                 self.core.release_unseen(std_now, id, first, last)
             }
             Command::Renew { id } => self.core.renew(std_now, id),
+            Command::ReadAgain { id, read, until } => self.spawn_read_again(id, read, until),
             Command::Commit { reply } => {
                 let commit = self.core.commit(std_now);
                 self.commits.entry(commit).or_default().push(reply);
@@ -358,6 +361,13 @@ impl Driver {
         });
     }
 
+    /// Over a connection that no ShareFetch uses: the link may be what damages bytes.
+    fn spawn_read_again(&mut self, id: ReadId, read: LogRead, until: Instant) {
+        let cluster = self.cluster.until(until);
+        self.requests
+            .spawn(async move { Completion::ReadAgain(id, cluster.read_log(&read).await) });
+    }
+
     // ---- answers
 
     fn complete_all(&mut self, first: Result<Completion, tokio::task::JoinError>) {
@@ -403,6 +413,10 @@ impl Driver {
             Completion::Fetched(id, result) => self.core.handle_share_fetch(now, id, result),
             Completion::Acknowledged(id, result) => {
                 self.core.handle_share_acknowledge(now, id, result)
+            }
+            Completion::ReadAgain(id, answer) => {
+                self.shared
+                    .tell(|outbox| outbox.reads.push_back((id, answer)));
             }
         }
     }
