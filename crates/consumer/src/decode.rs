@@ -110,6 +110,7 @@ fn scan(acquired: &Acquired, limits: &DecompressLimits) -> Scan {
         return scan;
     };
     let mut spans: Vec<RecordSpan> = Vec::new();
+    let mut bad: Vec<BatchError> = Vec::new();
     let mut cursor = RangeCursor {
         ranges: &acquired.ranges,
         index: 0,
@@ -120,17 +121,19 @@ fn scan(acquired: &Acquired, limits: &DecompressLimits) -> Scan {
             if !batch.is_control() {
                 scan.index(&batch, limits, &mut spans, &mut cursor)?;
             }
-            Ok(batch.last_offset())
+            Ok((batch.base_offset(), batch.last_offset()))
         });
         match result {
-            Ok(last_offset) => {
-                scan.known_below = scan.known_below.max(Some(last_offset.saturating_add(1)))
+            Ok((base_offset, last_offset)) => {
+                scan.enter_bad(acquired, std::mem::take(&mut bad), Some(base_offset));
+                scan.known_below = scan.known_below.max(Some(last_offset.saturating_add(1)));
             }
-            Err(error) => scan.enter_unread(acquired, Some(error)),
+            Err(error) => bad.push(error),
         }
     }
+    scan.enter_bad(acquired, bad, None);
     // What the bytes don't reach.
-    scan.enter_unread(acquired, None);
+    scan.enter_unread(acquired, i64::MAX - 1, None);
     scan
 }
 
@@ -187,18 +190,31 @@ impl Scan {
         Ok(())
     }
 
-    /// What of the acquisition a bad batch may cover, or what comes behind the last one.
-    fn enter_unread(&mut self, acquired: &Acquired, error: Option<BatchError>) {
-        // Its own base offset is covered by no checksum: it begins where the last good batch ends.
-        let first = self.known_below.unwrap_or(i64::MIN);
-        let last = error.as_ref().and_then(|error| error.last_offset);
+    /// Bad batches in a row, and where the good one behind them begins.
+    fn enter_bad(&mut self, acquired: &Acquired, bad: Vec<BatchError>, end: Option<i64>) {
+        let mut bad = bad.into_iter().peekable();
+        while let Some(error) = bad.next() {
+            // What a bad batch says of its own offsets counts least.
+            let first = self.known_below.unwrap_or(i64::MIN);
+            let is_behind = |offset: &i64| *offset > first;
+            let next = bad.peek().map(|next| next.base_offset);
+            let next = next.filter(is_behind).or(end.filter(is_behind));
+            let own = error.last_offset.filter(|last| *last >= first);
+            let last = next.map(|next| next - 1).or(own).unwrap_or(i64::MAX - 1);
+            let end = end.filter(is_behind).unwrap_or(i64::MAX);
+            self.enter_unread(acquired, last.min(end - 1), Some(error));
+        }
+    }
+
+    /// Nothing is known of what is acquired from the last known offset on, up to `last_offset`.
+    fn enter_unread(&mut self, acquired: &Acquired, last_offset: i64, error: Option<BatchError>) {
         let part = Unread {
-            first_offset: first,
-            last_offset: last.unwrap_or(i64::MAX - 1),
+            first_offset: self.known_below.unwrap_or(i64::MIN),
+            last_offset,
             error,
         };
-        let acquired = clip(&acquired.ranges, &part);
-        if let (Some(first), Some(last)) = (acquired.first(), acquired.last()) {
+        let ranges = clip(&acquired.ranges, &part);
+        if let (Some(first), Some(last)) = (ranges.first(), ranges.last()) {
             self.known_below = Some(last.last_offset + 1);
             self.unread.push(Unread {
                 first_offset: first.first_offset,
@@ -434,5 +450,36 @@ mod tests {
         assert_eq!(batches, [vec![1, 2], vec![10]]);
         assert_eq!(unread, [(3, 7), (11, 12)]);
         assert!(commands.is_empty(), "{commands:?}");
+    }
+
+    #[test]
+    fn two_bad_batches_in_a_row_leave_the_good_ones_alone() {
+        let bad = |base_offset| {
+            let mut bytes = batch(base_offset, 3).to_vec();
+            bytes[61] ^= 1;
+            Bytes::from(bytes)
+        };
+        let records = [batch(0, 3), bad(3), bad(6), batch(9, 3), bad(12)];
+        let (batches, unread, commands) = decoded(&records, &[(0, 14)]);
+        assert_eq!(batches, [[0, 1, 2], [9, 10, 11]]);
+        assert_eq!(unread, [(3, 5), (6, 8), (12, 14)]);
+        assert!(commands.is_empty(), "{commands:?}");
+    }
+
+    #[test]
+    fn what_a_bad_batch_says_of_its_own_offsets_makes_no_gap() {
+        for last_offset_delta in [0, 1, 100, -1] {
+            let mut bytes = batch(3, 3).to_vec();
+            bytes[23..27].copy_from_slice(&i32::to_be_bytes(last_offset_delta));
+            // More records than there are.
+            bytes[57..61].copy_from_slice(&i32::to_be_bytes(4));
+            let crc = crc32c::crc32c(&bytes[21..]);
+            bytes[17..21].copy_from_slice(&crc.to_be_bytes());
+            let records = [batch(0, 3), bytes.into(), batch(6, 3)];
+            let (batches, unread, commands) = decoded(&records, &[(0, 8)]);
+            assert_eq!(batches, [[0, 1, 2], [6, 7, 8]]);
+            assert_eq!(unread, [(3, 5)], "{last_offset_delta}");
+            assert!(commands.is_empty(), "{commands:?}");
+        }
     }
 }
