@@ -195,11 +195,12 @@ impl Scan {
         let mut bad = bad.into_iter().peekable();
         while let Some(error) = bad.next() {
             // What a bad batch says of its own offsets counts least.
-            let first = self.known_below.unwrap_or(i64::MIN);
+            let acquired_first = acquired.ranges.first().map(|range| range.first_offset);
+            let first = self.known_below.or(acquired_first).unwrap_or(i64::MIN);
             let is_behind = |offset: &i64| *offset > first;
             let next = bad.peek().map(|next| next.base_offset);
             let next = next.filter(is_behind).or(end.filter(is_behind));
-            let own = error.last_offset.filter(|last| *last >= first);
+            let own = own_last_offset(&error).filter(|last| *last >= first);
             let last = next.map(|next| next - 1).or(own).unwrap_or(i64::MAX - 1);
             let end = end.filter(is_behind).unwrap_or(i64::MAX);
             self.enter_unread(acquired, last.min(end - 1), Some(error));
@@ -222,6 +223,15 @@ impl Scan {
                 ..part
             });
         }
+    }
+}
+
+/// The last offset that a bad batch may have, as far as it can be believed.
+fn own_last_offset(error: &BatchError) -> Option<i64> {
+    match error.kind {
+        // Its records are not those of its header.
+        BatchErrorKind::RecordCount { .. } | BatchErrorKind::Record(_) => None,
+        _ => error.last_offset,
     }
 }
 
