@@ -243,11 +243,13 @@ async fn corrupt_in_the_log(cluster: &Cluster) {
 async fn b_018_flipped_bit_and_cut_batch_end_delivered_and_t1_corrupt_batch_is_set_apart() {
     on_both(&[], async |cluster| {
         use Compression::{None, Zstd};
-        damaged_on_one_link(cluster, "flipped", Damage::Flip, None).await;
-        damaged_on_one_link(cluster, "flipped-zstd", Damage::Flip, Zstd).await;
-        damaged_on_one_link(cluster, "cut", Damage::Cut, None).await;
-        damaged_on_one_link(cluster, "cut-zstd", Damage::Cut, Zstd).await;
-        corrupt_in_the_log(cluster).await;
+        tokio::join!(
+            damaged_on_one_link(cluster, "flipped", Damage::Flip, None),
+            damaged_on_one_link(cluster, "flipped-zstd", Damage::Flip, Zstd),
+            damaged_on_one_link(cluster, "cut", Damage::Cut, None),
+            damaged_on_one_link(cluster, "cut-zstd", Damage::Cut, Zstd),
+            corrupt_in_the_log(cluster),
+        );
     })
     .await;
 }
