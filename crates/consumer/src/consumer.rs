@@ -38,6 +38,10 @@ use crate::topic_partition::is_topic_name;
 /// acquired until the application polls or settles again: a hang costs each record one delivery, not all of
 /// them.
 ///
+/// Records that arrive damaged or cut off stay held and are read again from their leader, for at most five
+/// seconds, while others are delivered. This is a plain Fetch (READ on the topic, as ShareFetch needs it).
+/// What can be read then comes as any other record; what can't is a [`CorruptBatch`](crate::CorruptBatch).
+///
 /// [`records_held_max`]: ShareConsumerBuilder::records_held_max
 #[derive(Debug)]
 pub struct ShareConsumer {
@@ -65,7 +69,7 @@ impl ShareConsumer {
     ///
     /// # Errors
     /// [`PollError::Fatal`]: the member can't go on. [`PollError::CorruptBatch`]: records that can't
-    /// be read; poll again for what follows.
+    /// be read, also when they were read again; poll again for what follows.
     ///
     /// # Cancel safety
     /// Safe: no record is lost.

@@ -92,14 +92,12 @@ impl Part {
     /// When to give up, if it is read now.
     fn until(&self) -> Instant {
         let now = Instant::now();
-        let left = self.lock.deadline().saturating_duration_since(now);
-        // Where the lock ends by itself, somebody must have time to settle before.
-        let is_renewed = self.lock.is_renewable();
-        now + if is_renewed {
-            READ_TIME
-        } else {
-            READ_TIME.min(left / 2)
+        if self.lock.is_renewable() {
+            return now + READ_TIME;
         }
+        // The lock ends by itself: somebody must have time to settle before.
+        let left = self.lock.deadline().saturating_duration_since(now);
+        now + READ_TIME.min(left / 2)
     }
 
     fn log_read(&self) -> LogRead {

@@ -244,11 +244,16 @@ async fn b_018_flipped_bit_and_cut_batch_end_delivered_and_t1_corrupt_batch_is_s
     on_both(&[], async |cluster| {
         use Compression::{None, Zstd};
         tokio::join!(
-            damaged_on_one_link(cluster, "flipped", Damage::Flip, None),
-            damaged_on_one_link(cluster, "flipped-zstd", Damage::Flip, Zstd),
-            damaged_on_one_link(cluster, "cut", Damage::Cut, None),
-            damaged_on_one_link(cluster, "cut-zstd", Damage::Cut, Zstd),
-            corrupt_in_the_log(cluster),
+            Box::pin(damaged_on_one_link(cluster, "flipped", Damage::Flip, None)),
+            Box::pin(damaged_on_one_link(
+                cluster,
+                "flipped-zstd",
+                Damage::Flip,
+                Zstd
+            )),
+            Box::pin(damaged_on_one_link(cluster, "cut", Damage::Cut, None)),
+            Box::pin(damaged_on_one_link(cluster, "cut-zstd", Damage::Cut, Zstd)),
+            Box::pin(corrupt_in_the_log(cluster)),
         );
     })
     .await;
