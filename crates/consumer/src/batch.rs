@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use sharegroup_session::{Acknowledgement, AcquisitionId, ReleaseReason};
+use sharegroup_session::{Acknowledgement, Acquired, AcquisitionId, ReleaseReason};
 use sharegroup_wire::TopicId;
 use sharegroup_wire::record::{BatchError, Headers, RecordSpan, TimestampType};
 use tokio::sync::oneshot;
@@ -17,6 +17,7 @@ use crate::delivery::Confirmation;
 use crate::error::SettleError;
 use crate::hand_out::{HandOut, hand_out};
 use crate::lock::{LockState, LockView};
+use crate::metrics::add;
 use crate::shared::{Command, Shared};
 
 /// One record, borrowed from its batch.
@@ -476,21 +477,35 @@ impl Drop for ShareBatch {
     }
 }
 
-/// Acquired records that can't be read. Unsettled it is released when it is dropped, after the delay
-/// of a dropped [`ShareBatch`].
+/// Acquired records that can't be read, neither as they came with the acquisition nor when their offsets were
+/// read again with a plain Fetch; or that could not be read again.
+///
+/// It is settled like a delivery; dropped unsettled it is released after the delay of a dropped
+/// [`ShareBatch`]. Its neighbours are delivered without it.
 #[derive(Debug)]
 pub struct CorruptBatch {
-    pub(crate) id: AcquisitionId,
-    pub(crate) topic: Arc<str>,
-    pub(crate) partition: i32,
-    pub(crate) first_offset: i64,
-    pub(crate) last_offset: i64,
-    pub(crate) error: BatchError,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) settled: bool,
+    id: AcquisitionId,
+    topic: Arc<str>,
+    partition: i32,
+    lock: LockView,
+    error: BatchError,
+    settled: bool,
 }
 
 impl CorruptBatch {
+    /// What `lock` covers of an acquisition.
+    pub(crate) fn new(acquired: &Acquired, lock: LockView, error: BatchError) -> Self {
+        add(&lock.shared.counters.corrupt_batches, 1);
+        Self {
+            id: acquired.id,
+            topic: Arc::clone(&acquired.topic),
+            partition: acquired.partition.partition,
+            lock,
+            error,
+            settled: false,
+        }
+    }
+
     /// Topic name.
     #[must_use]
     pub fn topic(&self) -> &Arc<str> {
@@ -506,16 +521,22 @@ impl CorruptBatch {
     /// First acquired offset that can't be read.
     #[must_use]
     pub fn first_offset(&self) -> i64 {
-        self.first_offset
+        self.lock.first_offset
     }
 
     /// Last acquired offset that can't be read.
     #[must_use]
     pub fn last_offset(&self) -> i64 {
-        self.last_offset
+        self.lock.last_offset
     }
 
-    /// What is wrong, with the raw bytes.
+    /// The lock.
+    #[must_use]
+    pub fn lock(&self) -> LockView {
+        self.lock.clone()
+    }
+
+    /// What is wrong, with the raw bytes of the last read.
     #[must_use]
     pub fn error(&self) -> &BatchError {
         &self.error
@@ -534,20 +555,20 @@ impl CorruptBatch {
     /// No application sees it.
     pub(crate) fn give_back(mut self, why: ReleaseReason) {
         self.settled = true;
-        self.shared.command(Command::GiveBack {
+        self.lock.shared.command(Command::GiveBack {
             id: self.id,
-            first: self.first_offset,
-            last: self.last_offset,
+            first: self.lock.first_offset,
+            last: self.lock.last_offset,
             why,
         });
     }
 
     fn settle(&mut self, how: Acknowledgement) {
         self.settled = true;
-        self.shared.command(Command::Settle {
+        self.lock.shared.command(Command::Settle {
             id: self.id,
-            first: self.first_offset,
-            last: self.last_offset,
+            first: self.lock.first_offset,
+            last: self.lock.last_offset,
             how,
         });
     }
@@ -558,7 +579,11 @@ impl fmt::Display for CorruptBatch {
         write!(
             f,
             "offsets {}-{} of {}-{} can't be read: {}",
-            self.first_offset, self.last_offset, self.topic, self.partition, self.error
+            self.first_offset(),
+            self.last_offset(),
+            self.topic,
+            self.partition,
+            self.error
         )
     }
 }
@@ -568,10 +593,10 @@ impl std::error::Error for CorruptBatch {}
 impl Drop for CorruptBatch {
     fn drop(&mut self) {
         if !self.settled {
-            self.shared.command(Command::Drop {
+            self.lock.shared.command(Command::Drop {
                 id: self.id,
-                first: self.first_offset,
-                last: self.last_offset,
+                first: self.lock.first_offset,
+                last: self.lock.last_offset,
             });
         }
     }

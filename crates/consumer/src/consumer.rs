@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use sharegroup_session::{AcquireMode, ReleaseReason, SessionConfig, SessionCore};
 use sharegroup_wire::id::base64_22;
 use tokio::sync::{oneshot, watch};
@@ -15,15 +16,15 @@ use crate::backoff::Jitter;
 use crate::batch::ShareBatch;
 use crate::client::ClientConfig;
 use crate::cluster::Cluster;
-use crate::decode::{Decoded, decode};
 use crate::delivery::{Deliveries, Delivery};
 use crate::driver::Driver;
-use crate::error::{ConfigError, OpenError, PollError};
+use crate::error::{ClientError, ConfigError, OpenError, PollError};
 use crate::hand_out::HandOut;
 use crate::metrics::ShareMetrics;
 use crate::observer::ShareObserver;
+use crate::reader::{Reader, Ready};
 use crate::report::CommitReport;
-use crate::shared::{Arrival, Command, Outbox, Shared};
+use crate::shared::{Arrival, Command, Outbox, ReadId, Shared};
 use crate::status::ShareStatus;
 use crate::topic_partition::is_topic_name;
 
@@ -38,13 +39,17 @@ use crate::topic_partition::is_topic_name;
 /// acquired until the application polls or settles again: a hang costs each record one delivery, not all of
 /// them.
 ///
+/// Records that arrive damaged or cut off stay held and are read again from their leader, for at most five
+/// seconds, while others are delivered. This is a plain Fetch (READ on the topic, as ShareFetch needs it).
+/// What can be read then comes as any other record; what can't is a [`CorruptBatch`](crate::CorruptBatch).
+///
 /// [`records_held_max`]: ShareConsumerBuilder::records_held_max
 #[derive(Debug)]
 pub struct ShareConsumer {
     shared: Arc<Shared>,
     status: watch::Receiver<ShareStatus>,
-    ready: VecDeque<Decoded>,
-    max_poll_records: usize,
+    ready: VecDeque<Ready>,
+    reader: Reader,
     left: bool,
 }
 
@@ -65,12 +70,12 @@ impl ShareConsumer {
     ///
     /// # Errors
     /// [`PollError::Fatal`]: the member can't go on. [`PollError::CorruptBatch`]: records that can't
-    /// be read; poll again for what follows.
+    /// be read, also when they were read again; poll again for what follows.
     ///
     /// # Cancel safety
     /// Safe: no record is lost.
     pub async fn poll(&mut self) -> Result<Option<ShareBatch>, PollError> {
-        poll_fn(|cx| self.poll_batch(cx, self.max_poll_records)).await
+        poll_fn(|cx| self.poll_batch(cx, usize::MAX)).await
     }
 
     /// The next record alone, with the right to settle it: see [`poll`](Self::poll), whose batches it
@@ -118,47 +123,47 @@ impl ShareConsumer {
                 return Poll::Ready(Ok(None));
             }
             self.shared.polled();
-            if let Some(decoded) = self.take_ready(records_max) {
+            if let Some(ready) = self.take_ready(records_max) {
                 turn.made_progress();
-                return Poll::Ready(match decoded {
-                    Decoded::Batch(batch) => Ok(Some(batch)),
-                    Decoded::Corrupt(corrupt) => Err(PollError::CorruptBatch(Box::new(corrupt))),
+                return Poll::Ready(match ready {
+                    Ready::Batch(batch) => Ok(Some(batch)),
+                    Ready::Corrupt(corrupt) => Err(PollError::CorruptBatch(Box::new(corrupt))),
                 });
             }
             match ready!(self.shared.poll_outbox(cx, Found::take)) {
                 Found::Failed(error) => return Poll::Ready(Err(error)),
                 Found::Closed => return Poll::Ready(Ok(None)),
-                Found::Arrival(arrival) => {
-                    let decoded = decode(arrival, self.max_poll_records, &self.shared);
-                    self.ready.extend(decoded);
+                Found::Arrival(arrival) => self.ready.extend(self.reader.read(&arrival)),
+                Found::Read(id, answer) => {
+                    self.ready.extend(self.reader.enter_read(id, answer));
                 }
             }
         }
     }
 
     /// The first of what lies ready that can be handed out now.
-    fn take_ready(&mut self, records_max: usize) -> Option<Decoded> {
+    fn take_ready(&mut self, records_max: usize) -> Option<Ready> {
         let now = Instant::now();
         let mut index = 0;
-        while let Some(decoded) = self.ready.remove(index) {
-            let Decoded::Batch(batch) = decoded else {
-                return Some(decoded);
-            };
+        while let Some(ready) = self.ready.remove(index) {
             // What lost its lock while it lay here is somebody else's by now.
-            if batch.is_lost() {
+            if ready.is_lost() {
                 continue;
             }
+            let Ready::Batch(batch) = ready else {
+                return Some(ready);
+            };
             match batch.hand_out(now, records_max) {
                 HandOut::First(records) => {
                     let (first, rest) = batch.split(now, records);
                     if let Some(rest) = rest {
-                        self.ready.insert(index, Decoded::Batch(rest));
+                        self.ready.insert(index, Ready::Batch(rest));
                     }
-                    return Some(Decoded::Batch(first));
+                    return Some(Ready::Batch(first));
                 }
                 HandOut::Renewed => {
                     batch.ask_renewal();
-                    self.ready.insert(index, Decoded::Batch(batch));
+                    self.ready.insert(index, Ready::Batch(batch));
                     index += 1;
                 }
                 HandOut::TooLate => batch.give_back(ReleaseReason::TooLate),
@@ -205,12 +210,11 @@ impl ShareConsumer {
 
     fn leave(&mut self, within: Duration) -> oneshot::Receiver<CommitReport> {
         self.left = true;
-        for decoded in self.ready.drain(..) {
-            match decoded {
-                Decoded::Batch(batch) => batch.give_back(ReleaseReason::Unseen),
-                Decoded::Corrupt(corrupt) => corrupt.give_back(ReleaseReason::Unseen),
-            }
-        }
+        let unseen = ReleaseReason::Unseen;
+        self.ready
+            .drain(..)
+            .for_each(|ready| ready.give_back(unseen));
+        self.reader.give_back(unseen);
         let (reply, report) = oneshot::channel();
         self.shared.command(Command::Close { within, reply });
         report
@@ -445,7 +449,7 @@ impl ShareConsumerBuilder {
             status: shared.status.subscribe(),
             shared: Arc::clone(&shared),
             ready: VecDeque::new(),
-            max_poll_records: self.max_poll_records,
+            reader: Reader::new(Arc::clone(&shared), self.max_poll_records),
             left: false,
         };
         let deadline = Instant::now() + self.startup_timeout;
@@ -521,6 +525,7 @@ async fn joined(
 enum Found {
     Failed(PollError),
     Closed,
+    Read(ReadId, Result<Bytes, ClientError>),
     Arrival(Arrival),
 }
 
@@ -531,6 +536,9 @@ impl Found {
         }
         if outbox.closed {
             return Some(Self::Closed);
+        }
+        if let Some((id, answer)) = outbox.reads.pop_front() {
+            return Some(Self::Read(id, answer));
         }
         outbox.arrivals.pop_front().map(Self::Arrival)
     }

@@ -3,32 +3,40 @@
 //!
 //! Only offsets inside the acquired ranges are ours: the bytes hold whole producer batches (KIP-932).
 //! An acquired offset that the bytes show to be empty (a control record, a compaction hole) is
-//! acknowledged as a gap; one that the bytes don't reach is not: it is given back.
+//! acknowledged as a gap; one that the bytes don't reach is not.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use sharegroup_session::{Acknowledgement, Acquired, AcquiredRange, AcquisitionId};
+use sharegroup_session::{Acknowledgement, Acquired, AcquiredRange};
 use sharegroup_wire::compress::DecompressLimits;
-use sharegroup_wire::record::{BatchError, RecordBatch, RecordBatches, RecordSpan};
+use sharegroup_wire::record::{BatchError, BatchErrorKind, RecordBatch, RecordBatches, RecordSpan};
 
-use crate::batch::{Chunk, CorruptBatch, Entry, Records, ShareBatch};
-use crate::metrics::add;
+use crate::batch::{Chunk, Entry, Records, ShareBatch};
 use crate::shared::{Arrival, Command, Shared};
 
-/// What an acquisition turned out to hold.
+/// What an acquisition's bytes turned out to hold.
 #[derive(Debug)]
-pub(crate) enum Decoded {
-    Batch(ShareBatch),
-    Corrupt(CorruptBatch),
+pub(crate) struct Decoded {
+    pub(crate) batches: Vec<ShareBatch>,
+    /// Ascending.
+    pub(crate) unread: Vec<Unread>,
+}
+
+/// Acquired offsets of which it isn't known what is there.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    pub(crate) first_offset: i64,
+    pub(crate) last_offset: i64,
+    /// The bad batch; `None` where the bytes end before.
+    pub(crate) error: Option<BatchError>,
 }
 
 /// Decodes an acquisition; batches hold at most `records_max` records each.
-pub(crate) fn decode(arrival: Arrival, records_max: usize, shared: &Arc<Shared>) -> Vec<Decoded> {
+pub(crate) fn decode(arrival: &Arrival, records_max: usize, shared: &Arc<Shared>) -> Decoded {
     let Arrival { acquired, lock } = arrival;
-    let scan = scan(&acquired, &DecompressLimits::default());
-    settle_gaps(&acquired, &scan, shared);
-    let mut decoded = Vec::new();
+    let scan = scan(acquired, &DecompressLimits::default());
+    settle_gaps(acquired, &scan, shared);
     let records = Arc::new(Records {
         id: acquired.id,
         topic: Arc::clone(&acquired.topic),
@@ -37,39 +45,45 @@ pub(crate) fn decode(arrival: Arrival, records_max: usize, shared: &Arc<Shared>)
         chunks: scan.chunks,
         entries: scan.entries,
     });
-    for range in cut(&records.entries, records_max, &scan.bad) {
-        decoded.push(Decoded::Batch(ShareBatch::new(
-            Arc::clone(&records),
-            range,
-            Arc::clone(&lock),
-            Arc::clone(shared),
-        )));
+    let batch = |range| {
+        let (records, lock) = (Arc::clone(&records), Arc::clone(lock));
+        ShareBatch::new(records, range, lock, Arc::clone(shared))
+    };
+    let ranges = cut(&records.entries, records_max, &scan.unread);
+    Decoded {
+        batches: ranges.into_iter().map(batch).collect(),
+        unread: scan.unread,
     }
-    for bad in scan.bad {
-        add(&shared.counters.corrupt_batches, 1);
-        decoded.push(Decoded::Corrupt(CorruptBatch {
-            id: acquired.id,
-            topic: Arc::clone(&acquired.topic),
-            partition: acquired.partition.partition,
-            first_offset: bad.offsets.start,
-            last_offset: bad.offsets.end - 1,
-            error: bad.error,
-            shared: Arc::clone(shared),
-            settled: false,
-        }));
-    }
-    decoded
+}
+
+/// Whether a batch was cut off, and nothing that can be read comes behind it.
+pub(crate) fn is_cut(error: &BatchError) -> bool {
+    matches!(error.kind, BatchErrorKind::Cut { .. }) && error.last_offset.is_none()
+}
+
+/// What of acquired ranges is unread.
+pub(crate) fn clip(ranges: &[AcquiredRange], unread: &Unread) -> Vec<AcquiredRange> {
+    let clipped = ranges.iter().map(|range| AcquiredRange {
+        first_offset: range.first_offset.max(unread.first_offset),
+        last_offset: range.last_offset.min(unread.last_offset),
+        ..*range
+    });
+    clipped
+        .filter(|range| range.first_offset <= range.last_offset)
+        .collect()
 }
 
 /// Index ranges of batches of at most `records_max` records. None spans a part that can't be read:
 /// settling a batch settles everything between its first and its last offset.
-fn cut(entries: &[Entry], records_max: usize, bad: &[Bad]) -> Vec<Range<usize>> {
+fn cut(entries: &[Entry], records_max: usize, unread: &[Unread]) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let mut start = 0;
     for (index, pair) in entries.windows(2).enumerate() {
         let [left, right] = pair else { continue };
         let between = left.span.offset..right.span.offset;
-        let splits = bad.iter().any(|bad| between.contains(&bad.offsets.start));
+        let splits = unread
+            .iter()
+            .any(|part| between.contains(&part.first_offset));
         if splits || index + 1 - start >= records_max.max(1) {
             ranges.push(start..index + 1);
             start = index + 1;
@@ -81,18 +95,12 @@ fn cut(entries: &[Entry], records_max: usize, bad: &[Bad]) -> Vec<Range<usize>> 
     ranges
 }
 
-struct Bad {
-    /// Acquired offsets that it may cover, from the first to behind the last.
-    offsets: Range<i64>,
-    error: BatchError,
-}
-
 #[derive(Default)]
 struct Scan {
     chunks: Vec<Chunk>,
     entries: Vec<Entry>,
-    bad: Vec<Bad>,
-    /// Everything below is known: a record, or nothing. `None` = no bytes at all.
+    unread: Vec<Unread>,
+    /// Everything below is known, or unread: `None` = no bytes at all.
     known_below: Option<i64>,
 }
 
@@ -102,6 +110,7 @@ fn scan(acquired: &Acquired, limits: &DecompressLimits) -> Scan {
         return scan;
     };
     let mut spans: Vec<RecordSpan> = Vec::new();
+    let mut bad: Vec<BatchError> = Vec::new();
     let mut cursor = RangeCursor {
         ranges: &acquired.ranges,
         index: 0,
@@ -112,15 +121,19 @@ fn scan(acquired: &Acquired, limits: &DecompressLimits) -> Scan {
             if !batch.is_control() {
                 scan.index(&batch, limits, &mut spans, &mut cursor)?;
             }
-            Ok(batch.last_offset())
+            Ok((batch.base_offset(), batch.last_offset()))
         });
         match result {
-            Ok(last_offset) => {
-                scan.known_below = scan.known_below.max(Some(last_offset.saturating_add(1)))
+            Ok((base_offset, last_offset)) => {
+                scan.enter_bad(acquired, std::mem::take(&mut bad), Some(base_offset));
+                scan.known_below = scan.known_below.max(Some(last_offset.saturating_add(1)));
             }
-            Err(error) => scan.enter_bad(acquired, error),
+            Err(error) => bad.push(error),
         }
     }
+    scan.enter_bad(acquired, bad, None);
+    // What the bytes don't reach.
+    scan.enter_unread(acquired, i64::MAX - 1, None);
     scan
 }
 
@@ -177,27 +190,48 @@ impl Scan {
         Ok(())
     }
 
-    /// What of the acquisition a bad batch may cover.
-    fn enter_bad(&mut self, acquired: &Acquired, error: BatchError) {
-        // Its own base offset is covered by no checksum: it begins where the last good batch ends.
-        let first = self.known_below.unwrap_or(i64::MIN);
-        let last = error.last_offset.unwrap_or(i64::MAX - 1);
-        let parts = acquired
-            .ranges
-            .iter()
-            .filter(|range| range.first_offset <= last && first <= range.last_offset);
-        let start = parts
-            .clone()
-            .map(|range| range.first_offset.max(first))
-            .min();
-        let end = parts.map(|range| range.last_offset.min(last)).max();
-        if let (Some(start), Some(end)) = (start, end) {
-            self.known_below = self.known_below.max(Some(end + 1));
-            self.bad.push(Bad {
-                offsets: start..end + 1,
-                error,
+    /// Bad batches in a row, and where the good one behind them begins.
+    fn enter_bad(&mut self, acquired: &Acquired, bad: Vec<BatchError>, end: Option<i64>) {
+        let mut bad = bad.into_iter().peekable();
+        while let Some(error) = bad.next() {
+            // What a bad batch says of its own offsets counts least.
+            let acquired_first = acquired.ranges.first().map(|range| range.first_offset);
+            let first = self.known_below.or(acquired_first).unwrap_or(i64::MIN);
+            let is_behind = |offset: &i64| *offset > first;
+            let next = bad.peek().map(|next| next.base_offset);
+            let next = next.filter(is_behind).or(end.filter(is_behind));
+            let own = own_last_offset(&error).filter(|last| *last >= first);
+            let last = next.map(|next| next - 1).or(own).unwrap_or(i64::MAX - 1);
+            let end = end.filter(is_behind).unwrap_or(i64::MAX);
+            self.enter_unread(acquired, last.min(end - 1), Some(error));
+        }
+    }
+
+    /// Nothing is known of what is acquired from the last known offset on, up to `last_offset`.
+    fn enter_unread(&mut self, acquired: &Acquired, last_offset: i64, error: Option<BatchError>) {
+        let part = Unread {
+            first_offset: self.known_below.unwrap_or(i64::MIN),
+            last_offset,
+            error,
+        };
+        let ranges = clip(&acquired.ranges, &part);
+        if let (Some(first), Some(last)) = (ranges.first(), ranges.last()) {
+            self.known_below = Some(last.last_offset + 1);
+            self.unread.push(Unread {
+                first_offset: first.first_offset,
+                last_offset: last.last_offset,
+                ..part
             });
         }
+    }
+}
+
+/// The last offset that a bad batch may have, as far as it can be believed.
+fn own_last_offset(error: &BatchError) -> Option<i64> {
+    match error.kind {
+        // Its records are not those of its header.
+        BatchErrorKind::RecordCount { .. } | BatchErrorKind::Record(_) => None,
+        _ => error.last_offset,
     }
 }
 
@@ -226,53 +260,37 @@ impl RangeCursor<'_> {
     }
 }
 
+/// Every acquired offset is now known or unread; those that are neither a record nor unread are gaps.
 fn settle_gaps(acquired: &Acquired, scan: &Scan, shared: &Shared) {
-    let settle = |id: AcquisitionId, first: i64, last: i64| {
+    let settle = |first: i64, last: i64| {
         shared.command(Command::Settle {
-            id,
+            id: acquired.id,
             first,
             last,
             how: Acknowledgement::Gap,
         });
     };
-    let records = scan
-        .entries
-        .iter()
-        .map(|entry| (entry.span.offset, entry.span.offset));
-    let bad = scan
-        .bad
-        .iter()
-        .map(|bad| (bad.offsets.start, bad.offsets.end - 1));
-    let mut covered: Vec<(i64, i64)> = records.chain(bad).collect();
+    let records = scan.entries.iter().map(|entry| entry.span.offset);
+    let unread = scan.unread.iter();
+    let mut covered: Vec<(i64, i64)> = records
+        .map(|offset| (offset, offset))
+        .chain(unread.map(|part| (part.first_offset, part.last_offset)))
+        .collect();
     covered.sort_unstable();
     let mut covered = covered.into_iter().peekable();
+    // The end of what was looked at: an unread part may span several ranges.
+    let mut next = i64::MIN;
     for range in &acquired.ranges {
-        let mut next = range.first_offset;
-        // What the bytes don't reach is not empty: it was not delivered.
-        let known_last = scan
-            .known_below
-            .map_or(i64::MIN, |below| below - 1)
-            .min(range.last_offset);
+        next = next.max(range.first_offset);
         while let Some((first, last)) = covered.next_if(|(first, _)| *first <= range.last_offset) {
             if next < first {
-                settle(acquired.id, next, first - 1);
+                settle(next, first - 1);
             }
             next = next.max(last + 1);
         }
-        if next <= known_last {
-            settle(acquired.id, next, known_last);
-            next = known_last + 1;
-        }
         if next <= range.last_offset {
-            tracing::warn!(
-                topic = %acquired.topic, partition = acquired.partition.partition, first_offset = next, last_offset = range.last_offset,
-                "Broker acquired records for us and did not send them; they are given back."
-            );
-            shared.command(Command::Drop {
-                id: acquired.id,
-                first: next,
-                last: range.last_offset,
-            });
+            settle(next, range.last_offset);
+            next = range.last_offset + 1;
         }
     }
 }
@@ -285,7 +303,7 @@ mod tests {
     use crate::lock::LockState;
     use crate::status::ShareStatus;
     use bytes::{Bytes, BytesMut};
-    use sharegroup_session::TopicPartition;
+    use sharegroup_session::{AcquisitionId, TopicPartition};
     use sharegroup_wire::compress::Compression;
     use sharegroup_wire::record::RecordBatchBuilder;
     use sharegroup_wire::{BrokerId, TopicId};
@@ -302,7 +320,7 @@ mod tests {
         builder.build(base_offset).unwrap()
     }
 
-    /// Offsets by batch, bad ranges, and what was said to the driver.
+    /// Offsets by batch, what is unread, and what was said to the driver.
     type Read = (Vec<Vec<i64>>, Vec<(i64, i64)>, Vec<String>);
 
     fn decoded(records: &[Bytes], ranges: &[(i64, i64)]) -> Read {
@@ -333,29 +351,24 @@ mod tests {
         };
         let shared = Shared::new(ShareStatus::joining(String::new()));
         let lock = Arc::new(LockState::new(deadline, Duration::from_secs(30), true));
-        let decoded = decode(Arrival { acquired, lock }, 100, &shared);
+        let decoded = decode(&Arrival { acquired, lock }, 100, &shared);
         let mut commands = Vec::new();
         shared.take_commands(&mut commands);
-        let commands = commands
-            .iter()
-            .map(|command| match command {
-                Command::Settle {
-                    first, last, how, ..
-                } => format!("{how} {first}-{last}"),
-                Command::Drop { first, last, .. } => format!("drop {first}-{last}"),
-                other => format!("{other:?}"),
-            })
-            .collect();
-        let (mut batches, mut bad) = (Vec::new(), Vec::new());
-        for delivery in decoded {
-            match delivery {
-                Decoded::Batch(batch) => {
-                    batches.push(batch.records().map(|record| record.offset).collect())
-                }
-                Decoded::Corrupt(corrupt) => bad.push((corrupt.first_offset, corrupt.last_offset)),
-            }
-        }
-        (batches, bad, commands)
+        let commands = commands.iter().map(|command| match command {
+            Command::Settle {
+                first, last, how, ..
+            } => format!("{how} {first}-{last}"),
+            other => format!("{other:?}"),
+        });
+        let offsets = |batch: &ShareBatch| batch.records().map(|record| record.offset).collect();
+        let unread = decoded.unread.iter();
+        (
+            decoded.batches.iter().map(offsets).collect(),
+            unread
+                .map(|part| (part.first_offset, part.last_offset))
+                .collect(),
+            commands.collect(),
+        )
     }
 
     #[test]
@@ -373,13 +386,13 @@ mod tests {
     }
 
     #[test]
-    fn offsets_that_the_bytes_do_not_reach_are_given_back_and_never_archived() {
-        let (batches, _, commands) = decoded(&[batch(0, 3)], &[(0, 11)]);
-        assert_eq!(batches, [[0, 1, 2]]);
-        assert_eq!(commands, ["drop 3-11"]);
-        let (batches, _, commands) = decoded(&[], &[(0, 5)]);
-        assert!(batches.is_empty());
-        assert_eq!(commands, ["drop 0-5"]);
+    fn offsets_that_the_bytes_do_not_reach_are_unread_and_never_archived() {
+        let (batches, unread, commands) = decoded(&[batch(0, 3)], &[(0, 11)]);
+        assert_eq!((batches, unread), (vec![vec![0, 1, 2]], vec![(3, 11)]));
+        assert!(commands.is_empty(), "{commands:?}");
+        let (batches, unread, commands) = decoded(&[], &[(0, 5)]);
+        assert!(batches.is_empty() && commands.is_empty());
+        assert_eq!(unread, [(0, 5)]);
     }
 
     #[test]
@@ -422,8 +435,63 @@ mod tests {
 
     #[test]
     fn hostile_range_is_neither_walked_nor_archived() {
-        let (batches, _, commands) = decoded(&[batch(0, 2)], &[(0, i64::MAX - 1)]);
+        let (batches, unread, commands) = decoded(&[batch(0, 2)], &[(0, i64::MAX - 1)]);
         assert_eq!(batches, [[0, 1]]);
-        assert_eq!(commands, [format!("drop 2-{}", i64::MAX - 1)]);
+        assert_eq!(unread, [(2, i64::MAX - 1)]);
+        assert!(commands.is_empty(), "{commands:?}");
+    }
+
+    #[test]
+    fn b_020_a_batch_that_was_cut_off_is_unread_from_its_beginning() {
+        let whole = batch(3, 3);
+        for left in [1, 16, 17, 60, whole.len() - 1] {
+            let records = [batch(0, 3), whole.slice(..left)];
+            let (batches, unread, commands) = decoded(&records, &[(0, 8)]);
+            assert_eq!(batches, [[0, 1, 2]]);
+            assert_eq!(unread, [(3, 8)], "{left} bytes left");
+            assert!(commands.is_empty(), "{commands:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_unread_is_no_gap_though_it_spans_ranges() {
+        let mut broken = batch(3, 6).to_vec();
+        broken[61] ^= 1;
+        let records = [batch(0, 3), broken.into(), batch(9, 2)];
+        let (batches, unread, commands) = decoded(&records, &[(1, 4), (6, 7), (10, 12)]);
+        assert_eq!(batches, [vec![1, 2], vec![10]]);
+        assert_eq!(unread, [(3, 7), (11, 12)]);
+        assert!(commands.is_empty(), "{commands:?}");
+    }
+
+    #[test]
+    fn two_bad_batches_in_a_row_leave_the_good_ones_alone() {
+        let bad = |base_offset| {
+            let mut bytes = batch(base_offset, 3).to_vec();
+            bytes[61] ^= 1;
+            Bytes::from(bytes)
+        };
+        let records = [batch(0, 3), bad(3), bad(6), batch(9, 3), bad(12)];
+        let (batches, unread, commands) = decoded(&records, &[(0, 14)]);
+        assert_eq!(batches, [[0, 1, 2], [9, 10, 11]]);
+        assert_eq!(unread, [(3, 5), (6, 8), (12, 14)]);
+        assert!(commands.is_empty(), "{commands:?}");
+    }
+
+    #[test]
+    fn what_a_bad_batch_says_of_its_own_offsets_makes_no_gap() {
+        for last_offset_delta in [0, 1, 100, -1] {
+            let mut bytes = batch(3, 3).to_vec();
+            bytes[23..27].copy_from_slice(&i32::to_be_bytes(last_offset_delta));
+            // More records than there are.
+            bytes[57..61].copy_from_slice(&i32::to_be_bytes(4));
+            let crc = crc32c::crc32c(&bytes[21..]);
+            bytes[17..21].copy_from_slice(&crc.to_be_bytes());
+            let records = [batch(0, 3), bytes.into(), batch(6, 3)];
+            let (batches, unread, commands) = decoded(&records, &[(0, 8)]);
+            assert_eq!(batches, [[0, 1, 2], [6, 7, 8]]);
+            assert_eq!(unread, [(3, 5)], "{last_offset_delta}");
+            assert!(commands.is_empty(), "{commands:?}");
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
 use sharegroup_session::{
     AckFailure, AckOutcome, Acknowledgement, Acquired, AcquisitionId, BrokerVersions, CommitId,
     ConnectionId, Event, Failure, FatalError, MemberState, MetadataTopics, Release, ReleaseReason,
@@ -27,14 +28,14 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use crate::cluster::{Cluster, MetadataScope};
+use crate::cluster::{Cluster, LogRead, MetadataScope};
 use crate::error::{ClientError, PollError};
 use crate::group_watch::{GroupFact, GroupWatch, MEMBERS_EVERY};
 use crate::lock::LockState;
 use crate::metrics::add;
 use crate::observer::{LastDelivery, ShareEvent, ShareObserver};
 use crate::report::{CommitReport, Reporter, offsets};
-use crate::shared::{Arrival, Command, Shared};
+use crate::shared::{Arrival, Command, ReadId, Shared};
 use crate::status::ShareStatus;
 
 /// One round of a cold request; the core tries again after it.
@@ -56,6 +57,7 @@ enum Completion {
     Fetched(ConnectionId, Result<ShareFetchResponse, Failure>),
     Acknowledged(ConnectionId, Result<ShareAcknowledgeResponse, Failure>),
     Group(GroupFact),
+    ReadAgain(ReadId, Result<Bytes, ClientError>),
 }
 
 pub(crate) struct Driver {
@@ -205,6 +207,7 @@ impl Driver {
                 why,
             } => self.core.give_back(std_now, id, (first, last), why),
             Command::Renew { id } => self.core.renew(std_now, id),
+            Command::ReadAgain { id, read, until } => self.spawn_read_again(id, read, until),
             Command::Commit { reply } => {
                 let commit = self.core.commit(std_now);
                 self.commits.entry(commit).or_default().push(reply);
@@ -415,6 +418,13 @@ impl Driver {
         });
     }
 
+    /// Over a connection that no ShareFetch uses: the link may be what damages bytes.
+    fn spawn_read_again(&mut self, id: ReadId, read: LogRead, until: Instant) {
+        let cluster = self.cluster.until(until);
+        self.requests
+            .spawn(async move { Completion::ReadAgain(id, cluster.read_log(&read).await) });
+    }
+
     // ---- answers
 
     fn complete_all(&mut self, first: Result<Completion, tokio::task::JoinError>) {
@@ -462,6 +472,10 @@ impl Driver {
                 self.core.handle_share_acknowledge(now, id, result)
             }
             Completion::Group(fact) => self.learn_of_group(Instant::from_std(now), fact),
+            Completion::ReadAgain(id, answer) => {
+                self.shared
+                    .tell(|outbox| outbox.reads.push_back((id, answer)));
+            }
         }
     }
 

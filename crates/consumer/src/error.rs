@@ -196,7 +196,8 @@ pub enum PollError {
     /// The member can't go on.
     #[error(transparent)]
     Fatal(FatalError),
-    /// Records that can't be read: settle them, or drop them to have them released.
+    /// Records that can't be read, also when they were read again: settle them, or drop them to have them
+    /// released. Poll again for what follows.
     #[error(transparent)]
     CorruptBatch(Box<CorruptBatch>),
     /// The driver ended without being told to: a fault of this library.

@@ -45,6 +45,7 @@ mod lock;
 mod metrics;
 mod observer;
 pub mod producer;
+mod reader;
 mod report;
 mod shared;
 mod status;

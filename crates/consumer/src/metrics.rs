@@ -48,7 +48,9 @@ counters! {
     locks_lost,
     /// Offsets whose lock was renewed.
     records_renewed,
-    /// Record batches that could not be read.
+    /// Second reads: of batches that could not be read, and of acquired offsets that did not come.
+    batches_read_again,
+    /// Record batches that could not be read then either: [`CorruptBatch`](crate::CorruptBatch).
     corrupt_batches,
     /// ShareFetch requests.
     fetches,

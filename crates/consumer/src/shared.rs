@@ -10,12 +10,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bytes::Bytes;
 use sharegroup_session::{
     AckFailure, Acknowledgement, Acquired, AcquisitionId, FatalError, ReleaseReason,
 };
 use tokio::sync::{Notify, oneshot, watch};
+use tokio::time::Instant;
 
-use crate::error::PollError;
+use crate::cluster::LogRead;
+use crate::error::{ClientError, PollError};
 use crate::hand_out::Pace;
 use crate::lock::LockState;
 use crate::metrics::Counters;
@@ -54,6 +57,12 @@ pub(crate) enum Command {
     Renew {
         id: AcquisitionId,
     },
+    /// Reads held offsets again from the leader's log; tries until then.
+    ReadAgain {
+        id: ReadId,
+        read: LogRead,
+        until: Instant,
+    },
     Commit {
         reply: oneshot::Sender<CommitReport>,
     },
@@ -81,6 +90,10 @@ impl Command {
     }
 }
 
+/// Names a second read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ReadId(pub(crate) u64);
+
 /// Records on their way to the application.
 #[derive(Debug)]
 pub(crate) struct Arrival {
@@ -92,6 +105,8 @@ pub(crate) struct Arrival {
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     pub(crate) arrivals: VecDeque<Arrival>,
+    /// What was read again. Bounded by the reader.
+    pub(crate) reads: VecDeque<(ReadId, Result<Bytes, ClientError>)>,
     /// The member can't go on: not yet told.
     pub(crate) failed: Option<PollError>,
     /// Why the member can't go on.

@@ -111,7 +111,18 @@ impl Model {
             });
         }
         let is_ready = is_over || has_failed || bytes >= enough || request.topics.is_empty();
-        is_ready.then(|| FetchResponse {
+        if !is_ready {
+            return None;
+        }
+        for (asked, response) in request.topics.iter().zip(&mut responses) {
+            let places = self.places_of(version, asked);
+            for (place, data) in places.into_iter().zip(&mut response.partitions) {
+                let records = data.records.take();
+                data.records =
+                    records.map(|records| self.damaged(FetchRequest::API_KEY, place, records));
+            }
+        }
+        Some(FetchResponse {
             responses,
             node_endpoints: self.endpoints(leaders),
             ..Default::default()

@@ -11,6 +11,7 @@
 //! any 1%: cut before
 //! Produce orders-0 after 100 first 1: withhold
 //! ShareFetch 10%: duplicate
+//! ShareFetch orders-0 first 2: flip bit
 //! every 10s: move leader orders-0 to next
 //! at 8s: move coordinator billing to 2
 //! at 12s: crash 1
@@ -37,12 +38,14 @@
 //! | `delay DURATION` | it is worked on, and answered so much later |
 //! | `cut before`, `cut after` | the connection is cut before it is worked on, or in place of the answer |
 //! | `withhold`, `duplicate` | it is never answered; it is answered twice |
+//! | `flip bit` | in the records of an answer a bit flips: which one, and of which batch, is chance. Waits for answers with records, of ShareFetch and Fetch; `any` of them, as where a batch is corrupt in the log |
+//! | `cut batch` | the records of an answer end in the middle of the last batch. Waits as `flip bit` |
 //! | `move leader TOPIC-PARTITION to BROKER` | another leader; `next` is the one behind the present one |
 //! | `move coordinator GROUP to BROKER` | another coordinator of a group, or of a transactional id |
 //! | `crash BROKER [for DURATION]` | connections, share sessions and locks are gone, and delivery counts that were never stored, as with a real broker that is killed; it takes connections again at once, or after the time, and leads what it led |
 //! | `set group GROUP KEY=VALUE`, `set broker KEY=VALUE` | a configuration changes, such as a lock's duration |
 //!
-//! The first five are for requests alone; the others may also wait for a request, and happen before it
+//! The first seven are for requests alone; the others may also wait for a request, and happen before it
 //! is looked at. Every rule looks at each request for itself; where several say what becomes of it, the
 //! first line counts.
 
@@ -54,6 +57,7 @@ use sharegroup_wire::{BrokerId, ErrorCode};
 
 use super::Model;
 use super::config::{Change, Configs, Values, find, keys};
+use super::damage::Damage;
 use super::faults::{Fault, Incident, Owner, Rule, Target, What, When};
 use crate::api;
 
@@ -198,14 +202,30 @@ fn rule(line: &str) -> Result<Rule, String> {
         return Err(format!("`{word}` is too much"));
     }
     let waits_for_time = !matches!(rule.when, When::Request { .. });
-    if waits_for_time && matches!(rule.what, What::Request(_)) {
+    if waits_for_time && !matches!(rule.what, What::Cluster(_)) {
         return Err(
             "`at` and `every` let something happen to the cluster: move, crash or set; what \
              becomes of a request waits for one: `API: …`"
                 .to_owned(),
         );
     }
+    if matches!(rule.what, What::Records(_)) {
+        check_answers(&rule.when)?;
+    }
     Ok(rule)
+}
+
+/// Only some answers have records.
+fn check_answers(when: &When) -> Result<(), String> {
+    const WITH_RECORDS: [i16; 2] = [1, 78];
+    match when {
+        When::Request {
+            api_key: Some(key), ..
+        } if !WITH_RECORDS.contains(key) => {
+            Err("only the answers of ShareFetch and Fetch have records".to_owned())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The words of one side of a rule.
@@ -327,15 +347,20 @@ fn read_what(words: &mut Words<'_>) -> Result<What, String> {
         "delay" => return request(Fault::Delay(words.duration()?)),
         "withhold" => return request(Fault::Withhold),
         "duplicate" => return request(Fault::Duplicate),
-        "cut" => match words.expect("`before` or `after`")? {
+        "cut" => match words.expect("`before`, `after` or `batch`")? {
             "before" => return request(Fault::CutBefore),
             "after" => return request(Fault::CutAfter),
+            "batch" => return Ok(What::Records(Damage::CutBatch)),
             other => {
                 return Err(format!(
-                    "`cut {other}` is neither `cut before` nor `cut after`"
+                    "`cut {other}` is none of `cut before`, `cut after` and `cut batch`"
                 ));
             }
         },
+        "flip" => {
+            words.skip("bit")?;
+            return Ok(What::Records(Damage::FlipBit));
+        }
         "move" => read_move(words)?,
         "crash" => Incident::Crash {
             broker: broker(words.expect("a broker's id")?)?,
@@ -347,7 +372,7 @@ fn read_what(words: &mut Words<'_>) -> Result<What, String> {
         "set" => read_change(words)?,
         other => {
             return Err(format!(
-                "`{other}` is none of error, delay, cut, withhold, duplicate, move, crash and set"
+                "`{other}` is none of error, delay, cut, withhold, duplicate, flip, move, crash and set"
             ));
         }
     };
@@ -480,7 +505,7 @@ mod tests {
     #[test]
     fn the_documented_example_is_read_as_it_is_meant() {
         let script = FaultScript::parse(&example()).unwrap();
-        assert_eq!((script.seed, script.rules.len()), (7, 12));
+        assert_eq!((script.seed, script.rules.len()), (7, 13));
         let request = |api_key, partition: Option<(&str, i32)>| When::Request {
             api_key,
             partition: partition.map(|(topic, index)| (topic.to_owned(), index)),
@@ -507,13 +532,23 @@ mod tests {
         assert_eq!(rules[4].when, request(None, None));
         assert_eq!(rules[4].chance, Some(0.01));
         assert_eq!(
-            rules[9].what,
+            *rules[7],
+            Rule {
+                first: Some(2),
+                ..Rule::new(
+                    request(Some(78), Some(("orders", 0))),
+                    What::Records(Damage::FlipBit)
+                )
+            }
+        );
+        assert_eq!(
+            rules[10].what,
             What::Cluster(Incident::Crash {
                 broker: BrokerId(1),
                 down: Duration::ZERO
             })
         );
-        assert_eq!(rules[10].when, When::Every(Duration::from_secs(30)));
+        assert_eq!(rules[11].when, When::Every(Duration::from_secs(30)));
     }
 
     #[test]
@@ -534,8 +569,11 @@ mod tests {
             ("Produce: error NONE", "not one of Kafka's errors"),
             ("Produce: delay 5", "not a duration"),
             ("Produce: delay 99999999999h", "not a duration"),
-            ("Produce: cut", "`before` or `after`"),
-            ("Produce: cut now", "neither `cut before`"),
+            ("Produce: cut", "`before`, `after` or `batch`"),
+            ("Produce: cut now", "none of `cut before`"),
+            ("ShareFetch: flip", "ends where `bit`"),
+            ("Produce: flip bit", "only the answers of ShareFetch"),
+            ("at 5s: cut batch", "waits for one"),
             ("Produce: explode", "none of error, delay"),
             ("Produce: withhold it", "`it` is too much"),
             ("Produce:", "what is to happen"),

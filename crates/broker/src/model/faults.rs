@@ -8,8 +8,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use bytes::Bytes;
 use sharegroup_wire::{BrokerId, ErrorCode};
 
+use super::damage::Damage;
 use super::random::SplitMix64;
 use super::topics::Place;
 
@@ -115,6 +117,9 @@ pub enum When {
 pub enum What {
     /// This becomes of the request that it waited for.
     Request(Fault),
+    /// This happens to the records in the answer. It waits for answers with records of ShareFetch and Fetch, not
+    /// for requests.
+    Records(Damage),
     /// This happens, before a request that it waited for is looked at.
     Cluster(Incident),
 }
@@ -261,6 +266,9 @@ impl Faults {
         let mut fault = queue.and_then(VecDeque::pop_front).unwrap_or_default();
         let mut incidents = Vec::new();
         for active in self.rules.values_mut() {
+            if matches!(active.rule.what, What::Records(_)) {
+                continue;
+            }
             let Some(touched) = find(&active.rule.when, api_key, touches) else {
                 continue;
             };
@@ -274,10 +282,30 @@ impl Faults {
                     self.partitions.entry(failing).or_insert((*error, 1));
                 }
                 (What::Request(own), _) if fault == Fault::None => fault = *own,
-                (What::Request(_), _) => {}
+                (What::Request(_) | What::Records(_), _) => {}
             }
         }
         (fault, incidents)
+    }
+
+    /// Whether rules wait for records.
+    pub(super) fn damages_records(&self) -> bool {
+        let mut rules = self.rules.values().map(|active| &active.rule.what);
+        rules.any(|what| matches!(what, What::Records(_)))
+    }
+
+    /// Records are answered: what becomes of them.
+    pub(super) fn damage(&mut self, touch: Touch, mut records: Bytes) -> Bytes {
+        let touches = [touch];
+        for active in self.rules.values_mut() {
+            if let What::Records(damage) = active.rule.what
+                && find(&active.rule.when, touches[0].api_key, &touches).is_some()
+                && active.strikes(&mut self.random)
+            {
+                records = damage.apply(records, &mut self.random);
+            }
+        }
+        records
     }
 
     /// A rule's time has come: what happens, and when it looks again.

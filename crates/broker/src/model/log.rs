@@ -253,6 +253,16 @@ impl PartitionLog {
         });
     }
 
+    /// Changes the bytes of the batch that holds an offset: for tests. Their number stays.
+    pub fn rewrite(&mut self, offset: i64, change: impl FnOnce(&mut [u8])) {
+        let mut batches = self.batches.iter_mut();
+        if let Some(batch) = batches.find(|batch| batch.last_offset >= offset) {
+            let mut bytes = BytesMut::from(&batch.bytes[..]);
+            change(&mut bytes);
+            batch.bytes = bytes.freeze();
+        }
+    }
+
     fn push(&mut self, stored: StoredBatch) {
         self.end_offset = stored.last_offset + 1;
         self.size_bytes += stored.bytes.len();

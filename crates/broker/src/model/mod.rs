@@ -22,6 +22,7 @@
 
 pub mod assignor;
 pub mod config;
+pub mod damage;
 pub mod fault_script;
 pub mod faults;
 pub mod group;

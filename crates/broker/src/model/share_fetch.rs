@@ -367,7 +367,7 @@ impl Model {
                 ranges: acquired.ranges.clone(),
             });
         }
-        answer.records = slice(read, &acquired);
+        answer.records = self.damaged(KEY, read.place, slice(read, &acquired));
         let count = acquired.count;
         answer.acquired_records = acquired.ranges;
         (answer, count)

@@ -94,6 +94,7 @@ Faults: one rule a line, when: what; # begins a comment.
   Produce 5%: cut before                             one of 20, nothing done
   any 1%: withhold                                   never answered
   ShareFetch 10%: duplicate                          answered twice
+  ShareFetch orders-0 first 2: flip bit              in the records of two answers
   every 10s: move leader orders-0 to next
   at 8s: move coordinator billing to 2
   at 12s: crash 1 for 2s                             locks and delivery counts are forgotten
@@ -102,6 +103,7 @@ Faults: one rule a line, when: what; # begins a comment.
 When: an API as Kafka names it or `any`, perhaps with TOPIC-PARTITION; `at` or `every` DURATION.
       Then perhaps `after N` (lets N pass), `first N` (N times at most), `P%` (with this chance).
 What: error NAME, delay DURATION, cut before, cut after, withhold, duplicate, for requests;
+      flip bit, cut batch, for answers with records (ShareFetch, Fetch);
       move leader, move coordinator, crash, set group, set broker, for requests and times.";
 
 /// Runs the command.

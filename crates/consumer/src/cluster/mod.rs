@@ -6,6 +6,7 @@
 //! produce requests) opens a connection of its own with [`Cluster::open_connection`].
 
 mod call;
+mod fetch;
 mod state;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,6 +32,7 @@ use crate::client::{ClientConfig, DnsLookup};
 use crate::error::ClientError;
 
 pub(crate) use call::{Attempts, Retry};
+pub(crate) use fetch::LogRead;
 use state::State;
 
 /// A cheap handle to one cluster.

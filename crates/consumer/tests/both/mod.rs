@@ -2,9 +2,12 @@
 #![allow(
     dead_code,
     clippy::unwrap_used,
+    clippy::indexing_slicing,
     reason = "each test uses its part, and stops at the first failure"
 )]
 
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::process::Output;
 
 use sharegroup_broker::Broker;
@@ -14,7 +17,7 @@ use sharegroup_launcher::{Kafka, Tools};
 pub(crate) struct Cluster {
     servers: String,
     tools: Tools,
-    _kind: Kind,
+    kind: Kind,
 }
 
 enum Kind {
@@ -48,14 +51,14 @@ pub(crate) async fn on_both(settings: &[(&str, &str)], test: impl AsyncFn(&Clust
     test(&Cluster {
         servers: broker.bootstrap_servers().to_owned(),
         tools: tools.clone(),
-        _kind: Kind::Embedded(broker),
+        kind: Kind::Embedded(broker),
     })
     .await;
     println!("On a real broker:");
     test(&Cluster {
         servers: kafka.bootstrap_servers(),
         tools,
-        _kind: Kind::Real(kafka),
+        kind: Kind::Real(kafka),
     })
     .await;
 }
@@ -64,6 +67,31 @@ impl Cluster {
     /// For a client's `bootstrap.servers`.
     pub(crate) fn bootstrap_servers(&self) -> &str {
         &self.servers
+    }
+
+    /// Flips a bit of a value in the log of a topic's first partition, in the batch that holds this offset.
+    pub(crate) fn spoil(&self, topic: &str, offset: i64, value: &str) {
+        let flip = |bytes: &mut [u8]| {
+            let mut places = bytes.windows(value.len());
+            let at = places.position(|place| place == value.as_bytes());
+            bytes[at.unwrap()] ^= 1;
+        };
+        match &self.kind {
+            Kind::Real(kafka) => {
+                let partition = format!("node1/data/{topic}-0/00000000000000000000.log");
+                let segment = kafka.dir().join(partition);
+                let mut bytes = std::fs::read(&segment).unwrap();
+                flip(&mut bytes);
+                // In place: the broker has the file open.
+                let mut file = OpenOptions::new().write(true).open(segment).unwrap();
+                file.write_all(&bytes).unwrap();
+            }
+            Kind::Embedded(broker) => broker.model(|model| {
+                let place = (model.topics.named(topic).unwrap().id, 0);
+                let partition = model.topics.partition_mut(place).unwrap();
+                partition.log.rewrite(offset, flip);
+            }),
+        }
     }
 
     /// Kafka's tools.
