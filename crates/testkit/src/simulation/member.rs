@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use sharegroup_broker::model::topics::Place;
+use sharegroup_session::limits::DROP_DELAY_MIN;
 use sharegroup_session::{
     AckFailure, AckOutcome, Acknowledgement, AcquireMode, Acquired, AcquisitionId, BrokerVersions,
     ConnectionId, Event, Failure, LockLoss, MetadataTopics, Request, SessionCore,
@@ -14,8 +15,9 @@ use sharegroup_wire::message::metadata::{MetadataRequest, MetadataRequestTopic};
 use sharegroup_wire::message::{self as wire};
 
 use super::acknowledges::Acknowledges;
-use super::judge::{DeliveryId, Grant};
+use super::judge::{DeliveryId, Grant, RENEW};
 use super::network::{Answer, Asked, Number, Purpose};
+use super::planted::Planted;
 use super::random::Random;
 use super::run::{GROUP, Happening, World};
 
@@ -62,6 +64,10 @@ pub(super) struct Holding {
     /// Offsets that are ours to settle.
     pub(super) held: BTreeSet<i64>,
     pub(super) said: BTreeMap<i64, Said>,
+    /// When the lock ended, as the core told when it handed the records out.
+    deadline: Instant,
+    /// When the application dropped an offset.
+    dropped_at: BTreeMap<i64, Instant>,
     /// Offsets whose fate was told, and what it was.
     pub(super) told: BTreeMap<i64, Result<Acknowledgement, AckFailure>>,
 }
@@ -84,8 +90,14 @@ pub(super) struct Member {
     /// Of the share requests.
     pub(super) version: i16,
     pub(super) records_held_max: u64,
+    /// Topics that its application asked for last.
+    pub(super) subscribed: Vec<String>,
     /// Its application stands still until then.
     pub(super) hangs_until: Instant,
+    /// Its application drops what it is given until then.
+    pub(super) drops_until: Instant,
+    /// A lock ran out on its application, which gave no sign of life since.
+    is_stalled: bool,
     pub(super) sessions: BTreeMap<ConnectionId, Number>,
     cold: BTreeMap<BrokerId, Number>,
     pub(super) holdings: Vec<Holding>,
@@ -102,10 +114,13 @@ impl Member {
         Self {
             id: core.config().member_id.clone(),
             records_held_max: core.config().records_held_max.into(),
+            subscribed: core.config().topics.clone(),
             core,
             life: Life::Running,
             version,
             hangs_until: now,
+            drops_until: now,
+            is_stalled: false,
             sessions: BTreeMap::new(),
             cold: BTreeMap::new(),
             holdings: Vec::new(),
@@ -127,12 +142,17 @@ impl Member {
         now: Instant,
         holding: usize,
         (first, last): (i64, i64),
-        act: Act,
+        (act, is_hasty): (Act, bool),
     ) -> (u64, u64) {
         let holding = &mut self.holdings[holding];
         let ours: Vec<i64> = holding.held.range(first..=last).copied().collect();
         let settled = match act {
             Act::Settle(how) => self.core.acknowledge(now, holding.id, first, last, how),
+            Act::Drop if is_hasty => {
+                let (id, core) = (holding.id, &mut self.core);
+                core.release_unseen(now, id, first, last);
+                ours.len() as u64
+            }
             Act::Drop => {
                 self.core.drop_held(now, holding.id, first, last);
                 ours.len() as u64
@@ -145,8 +165,20 @@ impl Member {
         for offset in &ours {
             holding.held.remove(offset);
             holding.said.insert(*offset, said);
+            if act == Act::Drop {
+                holding.dropped_at.insert(*offset, now);
+            }
         }
         (settled, ours.len() as u64)
+    }
+
+    /// Whether what goes out now for an offset can only be the release of what was dropped, before its delay
+    /// is over and without need: a lock that nobody can renew is reason enough.
+    fn hurries(&self, now: Instant, holding: usize, offset: i64) -> bool {
+        let holding = &self.holdings[holding];
+        let is_urgent = self.life != Life::Running || holding.deadline <= now + DROP_DELAY_MIN;
+        let dropped_at = holding.dropped_at.get(&offset);
+        !is_urgent && dropped_at.is_some_and(|at| now < *at + DROP_DELAY_MIN)
     }
 
     /// Its application closes it.
@@ -168,6 +200,8 @@ impl Member {
             deliveries: BTreeMap::new(),
             held: BTreeSet::new(),
             said: BTreeMap::new(),
+            deadline: acquired.deadline,
+            dropped_at: BTreeMap::new(),
             told: BTreeMap::new(),
         };
         let granted = grants.iter().filter(|grant| grant.place == place);
@@ -249,9 +283,10 @@ impl World {
             }
             member.is_touched = false;
             member.core.handle_timeout(now);
-            if member.hangs_until <= now {
+            if member.hangs_until <= now || self.planted.is(Planted::NeverStall) {
                 member.core.application_alive();
             }
+            member.is_stalled &= member.hangs_until > now;
             let mut is_busy = false;
             while let Some(request) = self.members[index].core.poll_request(now) {
                 self.carry(index, request);
@@ -303,8 +338,11 @@ impl World {
             }
             Request::Heartbeat {
                 coordinator,
-                request,
-            } => self.ask_cold(index, coordinator, Asked::Heartbeat, &request),
+                mut request,
+            } => {
+                self.planted.spoil_heartbeat(&mut request);
+                self.ask_cold(index, coordinator, Asked::Heartbeat, &request);
+            }
             Request::Connect { broker, connection } => {
                 let number = self.connect(index, broker, Purpose::Session(connection));
                 self.members[index].sessions.insert(connection, number);
@@ -323,6 +361,10 @@ impl World {
                 if let Some(number) = self.members[index].sessions.get(&connection).copied() {
                     self.spoil_fetch(number, &mut request);
                     self.tally.fetches += 1;
+                    if self.members[index].is_stalled && request.max_records > 0 {
+                        let what = format!("member {index} hangs and asks for more");
+                        self.judge.object("S8", what);
+                    }
                     self.ask_session(number, Asked::Fetch, (request, version), timeout);
                 }
             }
@@ -348,13 +390,25 @@ impl World {
         (mut request, version): (R, i16),
         timeout: Duration,
     ) {
-        let index = self.network.connections[number].member;
-        let latest = &self.members[index].latest;
+        let connection = &self.network.connections[number];
+        let index = connection.member;
+        if connection.throttled_until > self.now {
+            let what = format!("member {index} asks a broker that throttles it");
+            self.judge.object("quota", what);
+        }
+        let member = &self.members[index];
         for (place, batches) in request.batches() {
             for batch in batches {
                 for offset in batch.first_offset..=batch.last_offset {
-                    let delivery = latest.get(&(place, offset)).copied();
+                    let delivery = member.latest.get(&(place, offset)).copied();
                     self.judge.sent(number, (place, offset), delivery);
+                    let holding = delivery.and_then(|id| self.judge.deliveries[id].holding);
+                    let is_renewal = batch.acknowledge_types.contains(&RENEW);
+                    let hurries = |holding| member.hurries(self.now, holding, offset);
+                    if !is_renewal && holding.is_some_and(hurries) {
+                        let what = format!("member {index} releases offset {offset} too soon");
+                        self.judge.object("S8", what);
+                    }
                 }
             }
         }
@@ -440,10 +494,21 @@ impl World {
         let (index, purpose) = (connection.member, connection.purpose);
         let now = self.now;
         self.trace(index, || format!("[{number}] gets {}", answer.brief()));
+        let connection = &mut self.network.connections[number];
+        let throttle_time_ms = match &answer {
+            Answer::Fetch(response, _) => response.throttle_time_ms,
+            Answer::Acknowledge(response) => response.throttle_time_ms,
+            _ => 0,
+        };
+        let throttled = Duration::from_millis(u64::try_from(throttle_time_ms).unwrap_or(0));
+        connection.throttled_until = now + throttled;
         let member = &mut self.members[index];
         member.is_touched = true;
         match (answer, purpose) {
-            (Answer::Metadata(response), _) => member.core.handle_metadata(now, Ok(&response)),
+            (Answer::Metadata(mut response), _) => {
+                self.planted.spoil_metadata(&mut response);
+                member.core.handle_metadata(now, Ok(&response));
+            }
             (Answer::Coordinator(response), _) => {
                 let found = response.coordinators.first();
                 let found = found.filter(|found| found.error_code.is_none());
@@ -451,7 +516,10 @@ impl World {
                 let result = result.ok_or_else(|| failure("no coordinator"));
                 member.core.handle_coordinator(now, result);
             }
-            (Answer::Heartbeat(response), _) => member.core.handle_heartbeat(now, Ok(&response)),
+            (Answer::Heartbeat(mut response), _) => {
+                self.planted.spoil_beaten(&mut response);
+                member.core.handle_heartbeat(now, Ok(&response));
+            }
             (Answer::Fetch(mut response, grants), Purpose::Session(id)) => {
                 self.planted.spoil_fetched(number, &mut response);
                 for (_, delivery) in grants.iter().flat_map(|grant| &grant.deliveries) {
@@ -566,6 +634,10 @@ impl World {
                     self.tally.failed(loss.why);
                     member.take_loss(&loss)
                 }
+                Event::Stalled => {
+                    member.is_stalled = member.hangs_until > self.now;
+                    None
+                }
                 Event::Fatal(error) => Some(format!("member {index} gives up: {error}")),
                 Event::Closed => {
                     member.life = Life::Closed;
@@ -665,7 +737,14 @@ impl World {
             return self.schedule(at, happening);
         }
         member.is_touched = true;
-        let (settled, ours) = member.act(now, holding, range, act);
+        let is_gap = act == Act::Settle(Acknowledgement::Gap);
+        let act = if member.drops_until > now && !is_gap {
+            Act::Drop
+        } else {
+            act
+        };
+        let is_hasty = self.planted.is(Planted::ReleaseDroppedAtOnce);
+        let (settled, ours) = member.act(now, holding, range, (act, is_hasty));
         if settled != ours {
             let what =
                 format!("member {index} settled {settled} offsets of {range:?}, {ours} held");

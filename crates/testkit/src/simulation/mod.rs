@@ -17,6 +17,8 @@
 //! [`shrink`] takes steps away from a script that fails as long as it goes on failing.
 
 mod acknowledges;
+#[allow(clippy::indexing_slicing)]
+mod end;
 // What these modules index is numbered by themselves: a wrong number is a bug to be seen.
 #[allow(clippy::indexing_slicing)]
 mod judge;
@@ -31,18 +33,17 @@ mod random;
 mod run;
 mod script;
 mod shrink;
+#[allow(clippy::indexing_slicing)]
+mod steps;
 mod tally;
 
 use std::time::Duration;
 
 pub use judge::Violation;
 pub use planted::Planted;
-pub use script::{BROKERS, Script, Setup, Step};
+pub use script::{BROKERS, Script, Setup, Step, Subscription};
 pub use shrink::shrink;
 pub use tally::Tally;
-
-/// The topic of every run.
-const TOPIC: &str = "orders";
 
 /// What came of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
