@@ -6,10 +6,10 @@ use std::time::Duration;
 use sharegroup_broker::model::topics::Place;
 use sharegroup_session::MemberState;
 
+use super::Outcome;
 use super::judge::End;
 use super::member::{Life, Member};
 use super::run::{GROUP, World};
-use super::Outcome;
 
 /// A run that isn't done so long after its script ended will never be.
 const DRAIN_MAX: Duration = Duration::from_secs(1_200);
@@ -117,7 +117,10 @@ impl World {
                 && assignment.iter().all(|view| view.fetch_answered);
             (!works).then(|| {
                 let state = member.core.member_state();
-                format!("{} is {state:?} with {assignment:?}; the group: {known:?}", member.id)
+                format!(
+                    "{} is {state:?} with {assignment:?}; the group: {known:?}",
+                    member.id
+                )
             })
         })
     }

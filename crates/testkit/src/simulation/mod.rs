@@ -12,7 +12,9 @@
 //! | S5 | what a member holds stays within its limit |
 //! | S6 | what is released comes again: with S2, since all runs end drained |
 //! | S7 | after a close the broker holds nothing for the member |
-//! | S8 | no lock runs out on a member to whom nothing happened |
+//! | S8 | no lock runs out on a member to whom nothing happened; what was dropped isn't released too soon, and an application that hangs is given no more |
+//! | work | in the end each running member is in the group with its subscription, and fetches all that it is assigned |
+//! | quota | nothing is sent to a broker that throttles |
 //!
 //! [`shrink`] takes steps away from a script that fails as long as it goes on failing.
 

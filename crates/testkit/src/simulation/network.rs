@@ -158,7 +158,9 @@ impl Network {
     /// Of a topic that is denied a broker tells its name only.
     fn hide(&self, response: &mut MetadataResponse) {
         for topic in &mut response.topics {
-            let number = TOPICS.iter().position(|name| topic.name.as_deref() == Some(name));
+            let number = TOPICS
+                .iter()
+                .position(|name| topic.name.as_deref() == Some(name));
             if number.is_some_and(|number| self.denied[number]) {
                 topic.error_code = ErrorCode::TopicAuthorizationFailed;
                 topic.topic_id = TopicId::ZERO;
@@ -307,7 +309,7 @@ impl World {
     }
 
     /// A request reaches the broker, which doesn't look at it while it throttles its sender (KIP-219).
-    pub(super) fn to_broker(&mut self, number: Number, frame: Bytes) {
+    pub(super) fn reaches_broker(&mut self, number: Number, frame: Bytes) {
         let connection = &self.network.connections[number];
         if connection.muted_until > self.now {
             let later = Happening::ToBroker(number, frame);

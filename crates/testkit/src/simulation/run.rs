@@ -365,7 +365,7 @@ impl World {
                     self.lose(number, "no connection in time");
                 }
             }
-            Happening::ToBroker(number, frame) => self.to_broker(number, frame),
+            Happening::ToBroker(number, frame) => self.reaches_broker(number, frame),
             Happening::ToMember(number, correlation, answer) => {
                 self.answered(number, correlation, answer);
             }

@@ -220,7 +220,13 @@ impl Script {
         let mut setup = Setup::draw(&mut random);
         let mut steps = Vec::new();
         let records = 2_000 + random.below(1_000);
-        produce(&mut random, &setup, (0, setup.partitions), records, &mut steps);
+        produce(
+            &mut random,
+            &setup,
+            (0, setup.partitions),
+            records,
+            &mut steps,
+        );
         for _ in 0..5 + random.below(20) {
             let at = random.duration(Duration::ZERO, setup.length);
             steps.push((at, trouble(&mut random, &setup)));
@@ -326,7 +332,7 @@ fn trouble_of_topics_and_limits(random: &mut Random, setup: &Setup) -> Step {
     let topic = random.one_of(0, &[1]);
     let time = random.duration(100 * MS, setup.lock * 2);
     match random.below(10) {
-        0 => Step::RecreateTopic(topic, time / 4),
+        0 | 9 => Step::RecreateTopic(topic, time / 4),
         1 => Step::AddPartitions(topic, 1 + below(random, 2)),
         2 | 3 => {
             let others = [Subscription::Second, Subscription::Both];
@@ -336,8 +342,7 @@ fn trouble_of_topics_and_limits(random: &mut Random, setup: &Setup) -> Step {
         5 => Step::GroupFull(time),
         6 => Step::Throttle(member, broker, time),
         7 => Step::Deny(topic, time),
-        8 => Step::DropDeliveries(member, time),
-        _ => Step::SwitchRenewals(time),
+        _ => Step::DropDeliveries(member, time),
     }
 }
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 use sharegroup_broker::model::topics::Place;
 use sharegroup_wire::compress::Compression;
 use sharegroup_wire::frame::encode_request;
+use sharegroup_wire::message::Request;
 use sharegroup_wire::message::create_partitions::{CreatePartitionsRequest, CreatePartitionsTopic};
 use sharegroup_wire::message::produce::{PartitionProduceData, ProduceRequest, TopicProduceData};
 use sharegroup_wire::message::share_acknowledge::ShareAcknowledgeRequest;
 use sharegroup_wire::message::share_fetch::ShareFetchRequest;
-use sharegroup_wire::message::Request;
 use sharegroup_wire::record::{RecordBatch, RecordBatchBuilder};
 use sharegroup_wire::{BrokerId, CorrelationId, ErrorCode};
 
@@ -329,12 +329,17 @@ impl World {
     }
 
     fn add_partitions(&mut self, topic: usize, count: i32) {
-        let before = self.partitions.iter().filter(|(of, _)| *of == topic).count();
+        let before = self
+            .partitions
+            .iter()
+            .filter(|(of, _)| *of == topic)
+            .count();
         let before = i32::try_from(before).unwrap_or(i32::MAX);
         if before == 0 {
             return;
         }
-        self.partitions.extend((0..count).map(|more| (topic, before + more)));
+        self.partitions
+            .extend((0..count).map(|more| (topic, before + more)));
         if self.model.topics.named(TOPICS[topic]).is_some() {
             let request = CreatePartitionsRequest {
                 topics: vec![CreatePartitionsTopic {
