@@ -1,7 +1,8 @@
 //! Membership in the share group (KIP-932 "ShareGroupHeartbeat").
 //!
 //! The member id is made once and kept over every rejoin. A heartbeat that joins, or that follows an
-//! error, carries all fields; the others send null for what didn't change.
+//! error or a new epoch without an assignment, carries all fields; the others send null for what didn't
+//! change.
 
 use std::time::{Duration, Instant};
 
@@ -215,8 +216,10 @@ impl Member {
     fn stable(&mut self, now: Instant, response: &ShareGroupHeartbeatResponse) -> Heartbeat {
         let joined = self.state == MemberState::Joining;
         self.state = MemberState::Stable;
+        // An assignment goes out once. A heartbeat that was left behind in the network may have taken it away:
+        // then the epoch is a new one, and only a heartbeat with all fields is told the assignment again.
+        self.full = self.epoch != response.member_epoch && response.assignment.is_none();
         self.epoch = response.member_epoch;
-        self.full = false;
         self.backoff = Duration::from_millis(100);
         if let Some(interval) = u64::try_from(response.heartbeat_interval_ms)
             .ok()
@@ -310,5 +313,37 @@ impl Member {
         self.epoch = MemberEpoch::JOIN;
         self.state = MemberState::Joining;
         Heartbeat::Trouble(Warning::Rejoining(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_epoch_without_an_assignment_asks_for_the_assignment() {
+        // The clock is only a label here.
+        #[allow(clippy::disallowed_methods)]
+        let mut now = Instant::now();
+        let topics = vec!["orders".to_owned()];
+        let mut member = Member::new(now, "group".to_owned(), "me".to_owned(), None, topics);
+        let mut beat = |member_epoch, assignment: Option<Assignment>| {
+            now += Duration::from_secs(5);
+            let asked = member.poll_heartbeat(now).expect("a heartbeat is due");
+            let response = ShareGroupHeartbeatResponse {
+                member_epoch: MemberEpoch(member_epoch),
+                assignment,
+                ..Default::default()
+            };
+            member.handle_response(now, &response, Duration::from_secs(1));
+            asked.subscribed_topic_names.is_some()
+        };
+        let assignment = Some(Assignment::default());
+        assert!(beat(1, assignment.clone()), "the join");
+        assert!(!beat(1, None));
+        assert!(!beat(2, assignment.clone()));
+        assert!(!beat(3, None));
+        assert!(beat(3, assignment), "what epoch 3 assigned may be lost");
+        assert!(!beat(3, None));
     }
 }

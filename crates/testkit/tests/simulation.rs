@@ -27,6 +27,22 @@ fn a_request_left_behind_in_the_network_breaks_no_promise() {
     assert_eq!(outcome.violations, []);
 }
 
+#[test]
+fn an_assignment_that_went_to_a_heartbeat_left_behind_is_asked_for_again() {
+    // The coordinator tells an assignment once, and told it to a heartbeat that its member had given up.
+    const TAKEN_AWAY: u64 = 1_000_638;
+    let outcome = run(&Script::from_seed(TAKEN_AWAY));
+    assert_eq!(outcome.violations, []);
+}
+
+#[test]
+fn metadata_that_comes_after_the_end_is_told_to_nobody() {
+    // A topic is gone, and the answer that says so finds its member closed.
+    const CLOSED_MEANWHILE: u64 = 1_001_440;
+    let outcome = run(&Script::from_seed(CLOSED_MEANWHILE));
+    assert_eq!(outcome.violations, []);
+}
+
 /// The script that a seed had while there was one topic, and nothing happened to it.
 fn of_one_topic(seed: u64) -> Script {
     const LATER: [&str; 8] = [
