@@ -7,7 +7,7 @@ use sharegroup_broker::model::topics::Place;
 use sharegroup_session::limits::DROP_DELAY_MIN;
 use sharegroup_session::{
     AckFailure, AckOutcome, Acknowledgement, AcquireMode, Acquired, AcquisitionId, BrokerVersions,
-    ConnectionId, Event, Failure, LockLoss, MetadataTopics, Request, SessionCore,
+    ConnectionId, Event, Failure, LockLoss, MetadataTopics, ReleaseReason, Request, SessionCore,
 };
 use sharegroup_wire::BrokerId;
 use sharegroup_wire::message::find_coordinator::FindCoordinatorRequest;
@@ -150,7 +150,7 @@ impl Member {
             Act::Settle(how) => self.core.acknowledge(now, holding.id, first, last, how),
             Act::Drop if is_hasty => {
                 let (id, core) = (holding.id, &mut self.core);
-                core.release_unseen(now, id, first, last);
+                core.give_back(now, id, (first, last), ReleaseReason::Dropped);
                 ours.len() as u64
             }
             Act::Drop => {
