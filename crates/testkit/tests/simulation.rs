@@ -120,6 +120,7 @@ fn each_trouble_alone_shows_the_mistake_that_is_made_with_it() {
         ("Throttle", Planted::IgnoreThrottle),
         ("Deny", Planted::DeniedCountsAsApplied),
         ("DropDeliveries", Planted::ReleaseDroppedAtOnce),
+        ("DropDeliveries", Planted::ReleaseLastDelivery),
         ("Hang", Planted::NeverStall),
     ];
     for (trouble, planted) in pairs {

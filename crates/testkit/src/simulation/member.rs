@@ -7,7 +7,7 @@ use sharegroup_broker::model::topics::Place;
 use sharegroup_session::limits::DROP_DELAY_MIN;
 use sharegroup_session::{
     AckFailure, AckOutcome, Acknowledgement, AcquireMode, Acquired, AcquisitionId, BrokerVersions,
-    ConnectionId, Event, Failure, LockLoss, MetadataTopics, ReleaseReason, Request, SessionCore,
+    ConnectionId, Failure, LockLoss, MetadataTopics, Release, ReleaseReason, Request, SessionCore,
 };
 use sharegroup_wire::BrokerId;
 use sharegroup_wire::message::find_coordinator::FindCoordinatorRequest;
@@ -15,20 +15,13 @@ use sharegroup_wire::message::metadata::{MetadataRequest, MetadataRequestTopic};
 use sharegroup_wire::message::{self as wire};
 
 use super::acknowledges::Acknowledges;
-use super::judge::{DeliveryId, Grant, RENEW};
+use super::judge::{Delivery, DeliveryId, Grant, RENEW};
 use super::network::{Answer, Asked, Number, Purpose};
 use super::planted::Planted;
-use super::random::Random;
-use super::run::{GROUP, Happening, World};
+use super::run::{GROUP, World};
 
 /// One round of a request that isn't a share session's, as in the driver.
 const COLD_ROUND: Duration = Duration::from_secs(5);
-
-/// So long after a member's end the broker must hold nothing for it.
-const CLOSED_CHECK: Duration = Duration::from_secs(1);
-
-/// Offsets that a handler settles together, at most.
-const PIECE_MAX: u64 = 40;
 
 /// What an application said about an offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,6 +83,8 @@ pub(super) struct Member {
     /// Of the share requests.
     pub(super) version: i16,
     pub(super) records_held_max: u64,
+    /// `share.delivery.count.limit`, where it knows that.
+    pub(super) delivery_count_limit: Option<i16>,
     /// Topics that its application asked for last.
     pub(super) subscribed: Vec<String>,
     /// Its application stands still until then.
@@ -97,7 +92,7 @@ pub(super) struct Member {
     /// Its application drops what it is given until then.
     pub(super) drops_until: Instant,
     /// A lock ran out on its application, which gave no sign of life since.
-    is_stalled: bool,
+    pub(super) is_stalled: bool,
     pub(super) sessions: BTreeMap<ConnectionId, Number>,
     cold: BTreeMap<BrokerId, Number>,
     pub(super) holdings: Vec<Holding>,
@@ -113,6 +108,7 @@ impl Member {
     pub(super) fn new(core: SessionCore, version: i16, now: Instant) -> Self {
         Self {
             id: core.config().member_id.clone(),
+            delivery_count_limit: None,
             records_held_max: core.config().records_held_max.into(),
             subscribed: core.config().topics.clone(),
             core,
@@ -137,7 +133,7 @@ impl Member {
 
     /// A handler settles a range, of which some may be lost. Returns what the core counted and what
     /// was ours.
-    fn act(
+    pub(super) fn act(
         &mut self,
         now: Instant,
         holding: usize,
@@ -172,13 +168,31 @@ impl Member {
         (settled, ours.len() as u64)
     }
 
-    /// Whether what goes out now for an offset can only be the release of what was dropped, before its delay
-    /// is over and without need: a lock that nobody can renew is reason enough.
-    fn hurries(&self, now: Instant, holding: usize, offset: i64) -> bool {
-        let holding = &self.holdings[holding];
-        let is_urgent = self.life != Life::Running || holding.deadline <= now + DROP_DELAY_MIN;
-        let dropped_at = holding.dropped_at.get(&offset);
-        !is_urgent && dropped_at.is_some_and(|at| now < *at + DROP_DELAY_MIN)
+    /// What is wrong with sending something for an offset that the application dropped, if anything: it may
+    /// be released after its delay, or for the need of a lock that nobody can renew, and never for the last time.
+    fn gives_up(&self, now: Instant, delivery: &Delivery, offset: i64) -> Option<&'static str> {
+        let holding = &self.holdings[delivery.holding?];
+        let dropped_at = *holding.dropped_at.get(&offset)?;
+        let is_last = |limit| delivery.count >= limit;
+        let is_urgent = holding.deadline <= now + DROP_DELAY_MIN;
+        match self.life {
+            Life::Running if self.delivery_count_limit.is_some_and(is_last) => Some("for good"),
+            Life::Running if !is_urgent && now < dropped_at + DROP_DELAY_MIN => Some("too soon"),
+            _ => None,
+        }
+    }
+
+    /// The application is told that it dropped what it can't get again, and rejects it.
+    pub(super) fn reject_last(&mut self, now: Instant, dropped: &Release) {
+        let (first, last) = (dropped.first_offset, dropped.last_offset);
+        let (id, how) = (dropped.acquisition, Acknowledgement::Reject);
+        self.core.acknowledge(now, id, first, last, how);
+        if let Some(holding) = self.holding_mut(id) {
+            for offset in first..=last {
+                holding.said.insert(offset, Said::Settled(how));
+                holding.dropped_at.remove(&offset);
+            }
+        }
     }
 
     /// Its application closes it.
@@ -192,7 +206,7 @@ impl Member {
         self.core.close(now);
     }
 
-    fn enter(&mut self, acquired: &Acquired, grants: &[Grant]) -> Option<usize> {
+    pub(super) fn enter(&mut self, acquired: &Acquired, grants: &[Grant]) -> Option<usize> {
         let place = (acquired.partition.topic_id, acquired.partition.partition);
         let mut holding = Holding {
             id: acquired.id,
@@ -232,7 +246,7 @@ impl Member {
     }
 
     /// Enters an outcome; what is wrong with it, if anything.
-    fn take_outcome(&mut self, outcome: &AckOutcome) -> Option<String> {
+    pub(super) fn take_outcome(&mut self, outcome: &AckOutcome) -> Option<String> {
         let Some(holding) = self.holding_mut(outcome.acquisition) else {
             return Some(format!("outcome of nothing: {outcome:?}"));
         };
@@ -254,7 +268,7 @@ impl Member {
         None
     }
 
-    fn take_loss(&mut self, loss: &LockLoss) -> Option<String> {
+    pub(super) fn take_loss(&mut self, loss: &LockLoss) -> Option<String> {
         let Some(holding) = self.holding_mut(loss.acquisition) else {
             return Some(format!("loss of nothing: {loss:?}"));
         };
@@ -402,11 +416,12 @@ impl World {
                 for offset in batch.first_offset..=batch.last_offset {
                     let delivery = member.latest.get(&(place, offset)).copied();
                     self.judge.sent(number, (place, offset), delivery);
-                    let holding = delivery.and_then(|id| self.judge.deliveries[id].holding);
                     let is_renewal = batch.acknowledge_types.contains(&RENEW);
-                    let hurries = |holding| member.hurries(self.now, holding, offset);
-                    if !is_renewal && holding.is_some_and(hurries) {
-                        let what = format!("member {index} releases offset {offset} too soon");
+                    let delivery = delivery.filter(|_| !is_renewal);
+                    let delivery = delivery.map(|id| &self.judge.deliveries[id]);
+                    let wrong = delivery.and_then(|it| member.gives_up(self.now, it, offset));
+                    if let Some(wrong) = wrong {
+                        let what = format!("member {index} releases offset {offset} {wrong}");
                         self.judge.object("S8", what);
                     }
                 }
@@ -588,169 +603,6 @@ impl World {
             }
         }
         self.take_events(index, &[]);
-    }
-
-    // ---- the application
-
-    /// Takes a core's events; `grants` is what the answer at hand granted.
-    fn take_events(&mut self, index: usize, grants: &[Grant]) -> bool {
-        let mut any = false;
-        while let Some(event) = self.members[index].core.poll_event() {
-            any = true;
-            if self.planted.swallows(&event) {
-                continue;
-            }
-            self.trace(index, || match &event {
-                Event::Acquired(acquired) => format!(
-                    "acquired {:?} of partition {}: {:?}",
-                    acquired.id, acquired.partition.partition, acquired.ranges
-                ),
-                event => format!("{event:?}"),
-            });
-            if self.members[index].life == Life::Closed {
-                let what = format!("event after the end of member {index}: {event:?}");
-                self.judge.object("S7", what);
-            }
-            let member = &mut self.members[index];
-            let objection = match event {
-                Event::Acquired(acquired) => match member.enter(&acquired, grants) {
-                    Some(holding) => {
-                        self.arrived(index, holding);
-                        None
-                    }
-                    None => Some(format!(
-                        "acquired what nobody granted: {:?}",
-                        acquired.ranges
-                    )),
-                },
-                Event::Acknowledged(mut outcome) => {
-                    self.planted.spoil_outcome(&mut outcome);
-                    if let Err(failure) = outcome.result {
-                        self.tally.failed(failure);
-                    }
-                    member.take_outcome(&outcome)
-                }
-                Event::LockLost(loss) => {
-                    self.tally.failed(loss.why);
-                    member.take_loss(&loss)
-                }
-                Event::Stalled => {
-                    member.is_stalled = member.hangs_until > self.now;
-                    None
-                }
-                Event::Fatal(error) => Some(format!("member {index} gives up: {error}")),
-                Event::Closed => {
-                    member.life = Life::Closed;
-                    self.schedule(self.now + CLOSED_CHECK, Happening::IsClosed(index));
-                    None
-                }
-                _ => None,
-            };
-            if let Some(what) = objection {
-                self.judge.object("told", what);
-            }
-        }
-        any
-    }
-
-    /// Records arrived: handlers settle them in pieces, in any order, after a while.
-    fn arrived(&mut self, index: usize, number: usize) {
-        let holding = &self.members[index].holdings[number];
-        let (Some((first, delivery)), Some((last, _))) = (
-            holding.deliveries.first_key_value(),
-            holding.deliveries.last_key_value(),
-        ) else {
-            return;
-        };
-        let mut random = Random::of(self.script.seed, 1_000 + *delivery as u64);
-        for id in holding.deliveries.values() {
-            self.judge.deliveries[*id].holding = Some(number);
-        }
-        let (mut next, last) = (*first, *last);
-        let place = holding.place;
-        while next <= last {
-            let piece_end = last.min(next + i64::try_from(random.below(PIECE_MAX)).unwrap_or(0));
-            let handling_max = if self.is_calm {
-                Duration::from_millis(20)
-            } else {
-                self.script.setup.handling_max
-            };
-            let at = self.now + random.duration(Duration::ZERO, handling_max);
-            let act = self.choose(&mut random);
-            let mut handle = |range, at, act| {
-                let happening = Happening::Handle {
-                    member: index,
-                    holding: number,
-                    range,
-                    act,
-                };
-                self.sequence += 1;
-                self.queue.insert((at, self.sequence), happening);
-            };
-            // Offsets without a record are nobody's work, as in the consumer.
-            let mut from = next;
-            for hole in next..=piece_end {
-                if self.holes.contains(&(place, hole)) {
-                    if from < hole {
-                        handle((from, hole - 1), at, act);
-                    }
-                    let gap = Act::Settle(Acknowledgement::Gap);
-                    handle((hole, hole), self.now, gap);
-                    from = hole + 1;
-                }
-            }
-            if from <= piece_end {
-                handle((from, piece_end), at, act);
-            }
-            next = piece_end + 1;
-        }
-    }
-
-    fn choose(&self, random: &mut Random) -> Act {
-        if self.is_calm {
-            return Act::Settle(Acknowledgement::Accept);
-        }
-        let [release, reject, drop] = self.script.setup.unhappy_percent;
-        match random.below(100) {
-            number if number < release => Act::Settle(Acknowledgement::Release),
-            number if number < release + reject => Act::Settle(Acknowledgement::Reject),
-            number if number < release + reject + drop => Act::Drop,
-            _ => Act::Settle(Acknowledgement::Accept),
-        }
-    }
-
-    /// A handler is done.
-    pub(super) fn handle(&mut self, index: usize, holding: usize, range: (i64, i64), act: Act) {
-        let now = self.now;
-        let member = &mut self.members[index];
-        if member.life != Life::Running {
-            return;
-        }
-        if member.hangs_until > now {
-            let happening = Happening::Handle {
-                member: index,
-                holding,
-                range,
-                act,
-            };
-            let at = member.hangs_until;
-            return self.schedule(at, happening);
-        }
-        member.is_touched = true;
-        let is_gap = act == Act::Settle(Acknowledgement::Gap);
-        let act = if member.drops_until > now && !is_gap {
-            Act::Drop
-        } else {
-            act
-        };
-        let is_hasty = self.planted.is(Planted::ReleaseDroppedAtOnce);
-        let (settled, ours) = member.act(now, holding, range, (act, is_hasty));
-        if settled != ours {
-            let what =
-                format!("member {index} settled {settled} offsets of {range:?}, {ours} held");
-            self.judge.object("S4", what);
-        }
-        self.spoil_stale(index, holding, range);
     }
 }
 

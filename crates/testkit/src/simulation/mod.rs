@@ -20,6 +20,8 @@
 
 mod acknowledges;
 #[allow(clippy::indexing_slicing)]
+mod application;
+#[allow(clippy::indexing_slicing)]
 mod end;
 // What these modules index is numbered by themselves: a wrong number is a bug to be seen.
 #[allow(clippy::indexing_slicing)]

@@ -77,13 +77,15 @@ pub enum Planted {
     DeniedCountsAsApplied,
     /// What was dropped is released at once.
     ReleaseDroppedAtOnce,
+    /// What was dropped on its last delivery is released like any other.
+    ReleaseLastDelivery,
     /// An application on which a lock ran out is given more.
     NeverStall,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::AcknowledgeInNextSession,
         Self::AcknowledgeTwice,
         Self::StaleHandleSettles,
@@ -111,6 +113,7 @@ impl Planted {
         Self::IgnoreThrottle,
         Self::DeniedCountsAsApplied,
         Self::ReleaseDroppedAtOnce,
+        Self::ReleaseLastDelivery,
         Self::NeverStall,
     ];
 }

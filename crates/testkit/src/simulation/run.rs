@@ -166,8 +166,15 @@ impl World {
         config.acknowledge_linger = random.duration(Duration::ZERO, ms(50));
         config.request_timeout = random.duration(ms(2_000), ms(10_000));
         let version = if random.percent(10) { 1 } else { 2 };
+        let limit = self.script.setup.delivery_count_limit;
+        let mut random = Random::of(self.script.seed, 300 + index as u64);
+        let knows_limit = self.script.setup.partitions_of_second > 0 && random.percent(50);
+        let is_told = knows_limit && !self.planted.is(Planted::ReleaseLastDelivery);
+        config.delivery_count_limit = is_told.then_some(limit);
         let core = SessionCore::new(config, self.now);
-        self.members.push(Member::new(core, version, self.now));
+        let mut member = Member::new(core, version, self.now);
+        member.delivery_count_limit = knows_limit.then_some(limit);
+        self.members.push(member);
     }
 
     /// What a member subscribes to at its start: those that come when all is well take what is left.
