@@ -43,6 +43,14 @@ fn metadata_that_comes_after_the_end_is_told_to_nobody() {
     assert_eq!(outcome.violations, []);
 }
 
+#[test]
+fn a_subscription_that_changes_during_a_heartbeat_is_told() {
+    // The heartbeat's answer must not count for what it didn't carry.
+    const DURING_A_HEARTBEAT: u64 = 1_005_803;
+    let outcome = run(&Script::from_seed(DURING_A_HEARTBEAT));
+    assert_eq!(outcome.violations, []);
+}
+
 /// The script that a seed had while there was one topic, and nothing happened to it.
 fn of_one_topic(seed: u64) -> Script {
     const LATER: [&str; 8] = [
