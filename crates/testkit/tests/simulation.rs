@@ -7,6 +7,9 @@ use sharegroup_testkit::simulation::{Planted, Script, Step, run, run_with};
 /// Seeds in which a mistake has to show.
 const SEEDS: u64 = 60;
 
+/// Seeds with one trouble in which a mistake has to show.
+const SEEDS_WITH_IT: usize = 30;
+
 #[test]
 fn promises_hold_in_a_few_seeds() {
     for seed in 0..10 {
@@ -20,8 +23,54 @@ fn a_request_left_behind_in_the_network_breaks_no_promise() {
     // An acknowledgement that a network held up for longer than its lock comes out of a connection that its
     // member has given up, and hits the same record in the member's next session at the same epoch.
     const LEFT_BEHIND: u64 = 84_509_105;
-    let outcome = run(&Script::from_seed(LEFT_BEHIND));
+    let outcome = run(&of_one_topic(LEFT_BEHIND));
     assert_eq!(outcome.violations, []);
+}
+
+#[test]
+fn an_assignment_that_went_to_a_heartbeat_left_behind_is_asked_for_again() {
+    // The coordinator tells an assignment once, and told it to a heartbeat that its member had given up.
+    const TAKEN_AWAY: u64 = 1_000_638;
+    let outcome = run(&Script::from_seed(TAKEN_AWAY));
+    assert_eq!(outcome.violations, []);
+}
+
+#[test]
+fn metadata_that_comes_after_the_end_is_told_to_nobody() {
+    // A topic is gone, and the answer that says so finds its member closed.
+    const CLOSED_MEANWHILE: u64 = 1_001_440;
+    let outcome = run(&Script::from_seed(CLOSED_MEANWHILE));
+    assert_eq!(outcome.violations, []);
+}
+
+#[test]
+fn a_subscription_that_changes_during_a_heartbeat_is_told() {
+    // The heartbeat's answer must not count for what it didn't carry.
+    const DURING_A_HEARTBEAT: u64 = 1_005_803;
+    let outcome = run(&Script::from_seed(DURING_A_HEARTBEAT));
+    assert_eq!(outcome.violations, []);
+}
+
+/// The script that a seed had while there was one topic, and nothing happened to it.
+fn of_one_topic(seed: u64) -> Script {
+    const LATER: [&str; 8] = [
+        "RecreateTopic",
+        "AddPartitions",
+        "Subscribe",
+        "SessionLimit",
+        "GroupFull",
+        "Throttle",
+        "Deny",
+        "DropDeliveries",
+    ];
+    let mut script = Script::from_seed(seed);
+    script.setup.partitions_of_second = 0;
+    let partitions = script.setup.partitions;
+    script.steps.retain(|(_, step)| match step {
+        Step::Produce { partition, .. } => *partition < partitions,
+        step => !LATER.contains(&step.name().as_str()),
+    });
+    script
 }
 
 #[test]
@@ -63,4 +112,45 @@ fn each_planted_mistake_is_seen() {
         }
     }
     assert_eq!(unseen, [], "mistakes that nothing saw");
+}
+
+#[test]
+fn each_trouble_alone_shows_the_mistake_that_is_made_with_it() {
+    let pairs = [
+        ("RecreateTopic", Planted::AcknowledgeToNamesake),
+        ("AddPartitions", Planted::IgnoreNewPartitions),
+        ("Subscribe", Planted::LoseAcknowledgementsOfUnsubscribed),
+        ("Subscribe", Planted::KeepFirstSubscription),
+        ("SessionLimit", Planted::SessionLimitIsTheEnd),
+        ("GroupFull", Planted::FullGroupIsTheEnd),
+        ("Lock", Planted::KeepFirstLock),
+        ("SwitchRenewals", Planted::FailedRenewalCounts),
+        ("Throttle", Planted::IgnoreThrottle),
+        ("Deny", Planted::DeniedCountsAsApplied),
+        ("DropDeliveries", Planted::ReleaseDroppedAtOnce),
+        ("DropDeliveries", Planted::ReleaseLastDelivery),
+        ("Hang", Planted::NeverStall),
+    ];
+    for (trouble, planted) in pairs {
+        let with_it_alone = (0..).map(|seed| {
+            let mut script = Script::from_seed(seed);
+            let steps = &mut script.steps;
+            steps.retain(|(_, step)| !step.is_trouble() || step.name() == trouble);
+            script
+        });
+        let mut met = with_it_alone.filter(|script| {
+            let mut steps = script.steps.iter();
+            steps.any(|(_, step)| step.name() == trouble)
+        });
+        let seen = met.by_ref().take(SEEDS_WITH_IT).find_map(|script| {
+            assert_eq!(run(&script).violations, [], "{script}");
+            let outcome = run_with(&script, planted);
+            let first = outcome.violations.into_iter().next();
+            first.map(|first| (script.seed, first))
+        });
+        let Some((seed, violation)) = seen else {
+            panic!("{trouble} doesn't show {planted:?}");
+        };
+        println!("{trouble}: {planted:?}: seed {seed}: {violation}");
+    }
 }

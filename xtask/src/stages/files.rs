@@ -9,6 +9,9 @@ use crate::run::{Context, Count};
 
 const LINES_MAX: usize = 800;
 
+/// Heading that the documentation of each public async function has.
+const CANCEL_SAFETY: &str = "# Cancel safety";
+
 /// Folders that exist on one machine only. In two parts, so that this file does not break its own rule.
 const MACHINE_FOLDERS: [(&str, &str); 4] = [
     ("/ho", "me/"),
@@ -50,6 +53,11 @@ fn complaints_about(name: &str, text: &str) -> Vec<String> {
             "{name}: {lines} lines, at most {LINES_MAX} are allowed: split it"
         ));
     }
+    if name.starts_with("crates/") && name.contains("/src/") {
+        complaints.extend(undocumented_cancellations(text).map(|line| {
+            format!("{name}:{line}: what happens when this future is dropped? `{CANCEL_SAFETY}`")
+        }));
+    }
     for (index, line) in text.lines().enumerate() {
         if MACHINE_FOLDERS
             .iter()
@@ -63,6 +71,18 @@ fn complaints_about(name: &str, text: &str) -> Vec<String> {
         }
     }
     complaints
+}
+
+/// Lines of public async functions whose documentation doesn't say what becomes of a dropped future.
+fn undocumented_cancellations(text: &str) -> impl Iterator<Item = usize> {
+    let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
+    let is_silent = |index: &usize| {
+        let above = lines[..*index].iter().rev();
+        let mut above = above.take_while(|line| line.starts_with("///") || line.starts_with('#'));
+        lines[*index].starts_with("pub async fn") && !above.any(|line| line.contains(CANCEL_SAFETY))
+    };
+    let silent: Vec<usize> = (0..lines.len()).filter(is_silent).collect();
+    silent.into_iter().map(|index| index + 1)
 }
 
 /// Whether an absolute path begins with `folder` in the line; `site.org/folder/` is none.
@@ -90,6 +110,17 @@ mod tests {
         assert!(
             complaints_about("a.md", &format!("https://site.org{path} and ~{path}")).is_empty()
         );
+    }
+
+    #[test]
+    fn public_async_function_without_its_cancel_safety_is_named() {
+        let documented =
+            "/// Waits.\n///\n/// # Cancel safety\n/// Safe.\n#[must_use]\npub async fn wait() {}";
+        assert!(complaints_about("crates/a/src/lib.rs", documented).is_empty());
+        let silent = format!("{documented}\n/// Waits.\npub async fn wait_again() {{}}");
+        let complaints = complaints_about("crates/a/src/lib.rs", &silent);
+        assert!(complaints[0].contains("lib.rs:8"), "{complaints:?}");
+        assert!(complaints_about("crates/a/tests/a.rs", &silent).is_empty());
     }
 
     #[test]

@@ -214,6 +214,11 @@ impl Faults {
         self.partitions.insert((api_key, place), (error, count));
     }
 
+    /// What [`Faults::fail`] said of a partition is over.
+    pub fn mend(&mut self, api_key: i16, place: Place) {
+        self.partitions.remove(&(api_key, place));
+    }
+
     /// Decides what the rules' chances come to. Default 0.
     pub const fn seed(&mut self, seed: u64) {
         self.random = SplitMix64(seed);

@@ -717,9 +717,9 @@ impl SessionCore {
         self.fail(FatalError::ShareGroupsOff { bootstrap_servers });
     }
 
-    /// Warns, but of the same thing at most once a minute.
+    /// Warns, but of the same thing at most once a minute, and of nothing after the end.
     fn warn(&mut self, now: Instant, subject: Subject, warning: Warning) {
-        if self.troubles.enter(now, subject, &warning) {
+        if self.phase != Phase::Closed && self.troubles.enter(now, subject, &warning) {
             self.events.push_back(Event::Warning(warning));
         }
     }

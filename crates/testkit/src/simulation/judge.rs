@@ -1,7 +1,7 @@
 //! What must be true of every run (the table of promises in [`super`]), told from the broker's own history
 //! and from what each application said and was told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -54,6 +54,8 @@ pub(super) enum End {
     SessionEnded,
     /// Its share partition was loaded anew.
     Reloaded,
+    /// Its topic was deleted.
+    TopicGone,
 }
 
 impl End {
@@ -96,6 +98,8 @@ pub(super) struct Judge {
     pub(super) current: BTreeMap<(Place, i64), DeliveryId>,
     /// What was granted to a member and isn't in an answer yet.
     granted: BTreeMap<usize, Vec<Grant>>,
+    /// Partitions of topics that were deleted.
+    pub(super) gone: BTreeSet<Place>,
     /// Most offsets that one fetch got of one partition.
     pub(super) largest_grant: u64,
     pub(super) violations: Vec<Violation>,
@@ -110,6 +114,7 @@ impl Judge {
             deliveries: Vec::new(),
             current: BTreeMap::new(),
             granted: BTreeMap::new(),
+            gone: BTreeSet::new(),
             largest_grant: 0,
             violations: Vec::new(),
         }
@@ -125,6 +130,10 @@ impl Judge {
     // ---- the broker's history
 
     pub(super) fn granted(&mut self, member: usize, place: Place, ranges: &[AcquiredRecords]) {
+        if self.gone.contains(&place) {
+            let what = format!("records of a deleted topic are granted: {place:?}");
+            self.object("broker", what);
+        }
         let mut deliveries = Vec::new();
         for range in ranges {
             for offset in range.first_offset..=range.last_offset {

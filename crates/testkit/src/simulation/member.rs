@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use sharegroup_broker::model::topics::Place;
+use sharegroup_session::limits::DROP_DELAY_MIN;
 use sharegroup_session::{
     AckFailure, AckOutcome, Acknowledgement, AcquireMode, Acquired, AcquisitionId, BrokerVersions,
-    ConnectionId, Event, Failure, LockLoss, MetadataTopics, Request, SessionCore,
+    ConnectionId, Failure, LockLoss, MetadataTopics, Release, ReleaseReason, Request, SessionCore,
 };
 use sharegroup_wire::BrokerId;
 use sharegroup_wire::message::find_coordinator::FindCoordinatorRequest;
@@ -14,19 +15,13 @@ use sharegroup_wire::message::metadata::{MetadataRequest, MetadataRequestTopic};
 use sharegroup_wire::message::{self as wire};
 
 use super::acknowledges::Acknowledges;
-use super::judge::{DeliveryId, Grant};
+use super::judge::{Delivery, DeliveryId, Grant, RENEW};
 use super::network::{Answer, Asked, Number, Purpose};
-use super::random::Random;
-use super::run::{GROUP, Happening, World};
+use super::planted::Planted;
+use super::run::{GROUP, World};
 
 /// One round of a request that isn't a share session's, as in the driver.
 const COLD_ROUND: Duration = Duration::from_secs(5);
-
-/// So long after a member's end the broker must hold nothing for it.
-const CLOSED_CHECK: Duration = Duration::from_secs(1);
-
-/// Offsets that a handler settles together, at most.
-const PIECE_MAX: u64 = 40;
 
 /// What an application said about an offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +57,10 @@ pub(super) struct Holding {
     /// Offsets that are ours to settle.
     pub(super) held: BTreeSet<i64>,
     pub(super) said: BTreeMap<i64, Said>,
+    /// When the lock ended, as the core told when it handed the records out.
+    deadline: Instant,
+    /// When the application dropped an offset.
+    dropped_at: BTreeMap<i64, Instant>,
     /// Offsets whose fate was told, and what it was.
     pub(super) told: BTreeMap<i64, Result<Acknowledgement, AckFailure>>,
 }
@@ -84,8 +83,16 @@ pub(super) struct Member {
     /// Of the share requests.
     pub(super) version: i16,
     pub(super) records_held_max: u64,
+    /// `share.delivery.count.limit`, where it knows that.
+    pub(super) delivery_count_limit: Option<i16>,
+    /// Topics that its application asked for last.
+    pub(super) subscribed: Vec<String>,
     /// Its application stands still until then.
     pub(super) hangs_until: Instant,
+    /// Its application drops what it is given until then.
+    pub(super) drops_until: Instant,
+    /// A lock ran out on its application, which gave no sign of life since.
+    pub(super) is_stalled: bool,
     pub(super) sessions: BTreeMap<ConnectionId, Number>,
     cold: BTreeMap<BrokerId, Number>,
     pub(super) holdings: Vec<Holding>,
@@ -101,11 +108,15 @@ impl Member {
     pub(super) fn new(core: SessionCore, version: i16, now: Instant) -> Self {
         Self {
             id: core.config().member_id.clone(),
+            delivery_count_limit: None,
             records_held_max: core.config().records_held_max.into(),
+            subscribed: core.config().topics.clone(),
             core,
             life: Life::Running,
             version,
             hangs_until: now,
+            drops_until: now,
+            is_stalled: false,
             sessions: BTreeMap::new(),
             cold: BTreeMap::new(),
             holdings: Vec::new(),
@@ -122,17 +133,22 @@ impl Member {
 
     /// A handler settles a range, of which some may be lost. Returns what the core counted and what
     /// was ours.
-    fn act(
+    pub(super) fn act(
         &mut self,
         now: Instant,
         holding: usize,
         (first, last): (i64, i64),
-        act: Act,
+        (act, is_hasty): (Act, bool),
     ) -> (u64, u64) {
         let holding = &mut self.holdings[holding];
         let ours: Vec<i64> = holding.held.range(first..=last).copied().collect();
         let settled = match act {
             Act::Settle(how) => self.core.acknowledge(now, holding.id, first, last, how),
+            Act::Drop if is_hasty => {
+                let (id, core) = (holding.id, &mut self.core);
+                core.give_back(now, id, (first, last), ReleaseReason::Dropped);
+                ours.len() as u64
+            }
             Act::Drop => {
                 self.core.drop_held(now, holding.id, first, last);
                 ours.len() as u64
@@ -145,8 +161,38 @@ impl Member {
         for offset in &ours {
             holding.held.remove(offset);
             holding.said.insert(*offset, said);
+            if act == Act::Drop {
+                holding.dropped_at.insert(*offset, now);
+            }
         }
         (settled, ours.len() as u64)
+    }
+
+    /// What is wrong with sending something for an offset that the application dropped, if anything: it may
+    /// be released after its delay, or for the need of a lock that nobody can renew, and never for the last time.
+    fn gives_up(&self, now: Instant, delivery: &Delivery, offset: i64) -> Option<&'static str> {
+        let holding = &self.holdings[delivery.holding?];
+        let dropped_at = *holding.dropped_at.get(&offset)?;
+        let is_last = |limit| delivery.count >= limit;
+        let is_urgent = holding.deadline <= now + DROP_DELAY_MIN;
+        match self.life {
+            Life::Running if self.delivery_count_limit.is_some_and(is_last) => Some("for good"),
+            Life::Running if !is_urgent && now < dropped_at + DROP_DELAY_MIN => Some("too soon"),
+            _ => None,
+        }
+    }
+
+    /// The application is told that it dropped what it can't get again, and rejects it.
+    pub(super) fn reject_last(&mut self, now: Instant, dropped: &Release) {
+        let (first, last) = (dropped.first_offset, dropped.last_offset);
+        let (id, how) = (dropped.acquisition, Acknowledgement::Reject);
+        self.core.acknowledge(now, id, first, last, how);
+        if let Some(holding) = self.holding_mut(id) {
+            for offset in first..=last {
+                holding.said.insert(offset, Said::Settled(how));
+                holding.dropped_at.remove(&offset);
+            }
+        }
     }
 
     /// Its application closes it.
@@ -160,7 +206,7 @@ impl Member {
         self.core.close(now);
     }
 
-    fn enter(&mut self, acquired: &Acquired, grants: &[Grant]) -> Option<usize> {
+    pub(super) fn enter(&mut self, acquired: &Acquired, grants: &[Grant]) -> Option<usize> {
         let place = (acquired.partition.topic_id, acquired.partition.partition);
         let mut holding = Holding {
             id: acquired.id,
@@ -168,6 +214,8 @@ impl Member {
             deliveries: BTreeMap::new(),
             held: BTreeSet::new(),
             said: BTreeMap::new(),
+            deadline: acquired.deadline,
+            dropped_at: BTreeMap::new(),
             told: BTreeMap::new(),
         };
         let granted = grants.iter().filter(|grant| grant.place == place);
@@ -198,7 +246,7 @@ impl Member {
     }
 
     /// Enters an outcome; what is wrong with it, if anything.
-    fn take_outcome(&mut self, outcome: &AckOutcome) -> Option<String> {
+    pub(super) fn take_outcome(&mut self, outcome: &AckOutcome) -> Option<String> {
         let Some(holding) = self.holding_mut(outcome.acquisition) else {
             return Some(format!("outcome of nothing: {outcome:?}"));
         };
@@ -220,7 +268,7 @@ impl Member {
         None
     }
 
-    fn take_loss(&mut self, loss: &LockLoss) -> Option<String> {
+    pub(super) fn take_loss(&mut self, loss: &LockLoss) -> Option<String> {
         let Some(holding) = self.holding_mut(loss.acquisition) else {
             return Some(format!("loss of nothing: {loss:?}"));
         };
@@ -249,9 +297,10 @@ impl World {
             }
             member.is_touched = false;
             member.core.handle_timeout(now);
-            if member.hangs_until <= now {
+            if member.hangs_until <= now || self.planted.is(Planted::NeverStall) {
                 member.core.application_alive();
             }
+            member.is_stalled &= member.hangs_until > now;
             let mut is_busy = false;
             while let Some(request) = self.members[index].core.poll_request(now) {
                 self.carry(index, request);
@@ -303,8 +352,11 @@ impl World {
             }
             Request::Heartbeat {
                 coordinator,
-                request,
-            } => self.ask_cold(index, coordinator, Asked::Heartbeat, &request),
+                mut request,
+            } => {
+                self.planted.spoil_heartbeat(&mut request);
+                self.ask_cold(index, coordinator, Asked::Heartbeat, &request);
+            }
             Request::Connect { broker, connection } => {
                 let number = self.connect(index, broker, Purpose::Session(connection));
                 self.members[index].sessions.insert(connection, number);
@@ -323,6 +375,10 @@ impl World {
                 if let Some(number) = self.members[index].sessions.get(&connection).copied() {
                     self.spoil_fetch(number, &mut request);
                     self.tally.fetches += 1;
+                    if self.members[index].is_stalled && request.max_records > 0 {
+                        let what = format!("member {index} hangs and asks for more");
+                        self.judge.object("S8", what);
+                    }
                     self.ask_session(number, Asked::Fetch, (request, version), timeout);
                 }
             }
@@ -348,13 +404,26 @@ impl World {
         (mut request, version): (R, i16),
         timeout: Duration,
     ) {
-        let index = self.network.connections[number].member;
-        let latest = &self.members[index].latest;
+        let connection = &self.network.connections[number];
+        let index = connection.member;
+        if connection.throttled_until > self.now {
+            let what = format!("member {index} asks a broker that throttles it");
+            self.judge.object("quota", what);
+        }
+        let member = &self.members[index];
         for (place, batches) in request.batches() {
             for batch in batches {
                 for offset in batch.first_offset..=batch.last_offset {
-                    let delivery = latest.get(&(place, offset)).copied();
+                    let delivery = member.latest.get(&(place, offset)).copied();
                     self.judge.sent(number, (place, offset), delivery);
+                    let is_renewal = batch.acknowledge_types.contains(&RENEW);
+                    let delivery = delivery.filter(|_| !is_renewal);
+                    let delivery = delivery.map(|id| &self.judge.deliveries[id]);
+                    let wrong = delivery.and_then(|it| member.gives_up(self.now, it, offset));
+                    if let Some(wrong) = wrong {
+                        let what = format!("member {index} releases offset {offset} {wrong}");
+                        self.judge.object("S8", what);
+                    }
                 }
             }
         }
@@ -440,10 +509,21 @@ impl World {
         let (index, purpose) = (connection.member, connection.purpose);
         let now = self.now;
         self.trace(index, || format!("[{number}] gets {}", answer.brief()));
+        let connection = &mut self.network.connections[number];
+        let throttle_time_ms = match &answer {
+            Answer::Fetch(response, _) => response.throttle_time_ms,
+            Answer::Acknowledge(response) => response.throttle_time_ms,
+            _ => 0,
+        };
+        let throttled = Duration::from_millis(u64::try_from(throttle_time_ms).unwrap_or(0));
+        connection.throttled_until = now + throttled;
         let member = &mut self.members[index];
         member.is_touched = true;
         match (answer, purpose) {
-            (Answer::Metadata(response), _) => member.core.handle_metadata(now, Ok(&response)),
+            (Answer::Metadata(mut response), _) => {
+                self.planted.spoil_metadata(&mut response);
+                member.core.handle_metadata(now, Ok(&response));
+            }
             (Answer::Coordinator(response), _) => {
                 let found = response.coordinators.first();
                 let found = found.filter(|found| found.error_code.is_none());
@@ -451,7 +531,10 @@ impl World {
                 let result = result.ok_or_else(|| failure("no coordinator"));
                 member.core.handle_coordinator(now, result);
             }
-            (Answer::Heartbeat(response), _) => member.core.handle_heartbeat(now, Ok(&response)),
+            (Answer::Heartbeat(mut response), _) => {
+                self.planted.spoil_beaten(&mut response);
+                member.core.handle_heartbeat(now, Ok(&response));
+            }
             (Answer::Fetch(mut response, grants), Purpose::Session(id)) => {
                 self.planted.spoil_fetched(number, &mut response);
                 for (_, delivery) in grants.iter().flat_map(|grant| &grant.deliveries) {
@@ -520,158 +603,6 @@ impl World {
             }
         }
         self.take_events(index, &[]);
-    }
-
-    // ---- the application
-
-    /// Takes a core's events; `grants` is what the answer at hand granted.
-    fn take_events(&mut self, index: usize, grants: &[Grant]) -> bool {
-        let mut any = false;
-        while let Some(event) = self.members[index].core.poll_event() {
-            any = true;
-            if self.planted.swallows(&event) {
-                continue;
-            }
-            self.trace(index, || match &event {
-                Event::Acquired(acquired) => format!(
-                    "acquired {:?} of partition {}: {:?}",
-                    acquired.id, acquired.partition.partition, acquired.ranges
-                ),
-                event => format!("{event:?}"),
-            });
-            if self.members[index].life == Life::Closed {
-                let what = format!("event after the end of member {index}: {event:?}");
-                self.judge.object("S7", what);
-            }
-            let member = &mut self.members[index];
-            let objection = match event {
-                Event::Acquired(acquired) => match member.enter(&acquired, grants) {
-                    Some(holding) => {
-                        self.arrived(index, holding);
-                        None
-                    }
-                    None => Some(format!(
-                        "acquired what nobody granted: {:?}",
-                        acquired.ranges
-                    )),
-                },
-                Event::Acknowledged(mut outcome) => {
-                    self.planted.spoil_outcome(&mut outcome);
-                    if let Err(failure) = outcome.result {
-                        self.tally.failed(failure);
-                    }
-                    member.take_outcome(&outcome)
-                }
-                Event::LockLost(loss) => {
-                    self.tally.failed(loss.why);
-                    member.take_loss(&loss)
-                }
-                Event::Fatal(error) => Some(format!("member {index} gives up: {error}")),
-                Event::Closed => {
-                    member.life = Life::Closed;
-                    self.schedule(self.now + CLOSED_CHECK, Happening::IsClosed(index));
-                    None
-                }
-                _ => None,
-            };
-            if let Some(what) = objection {
-                self.judge.object("told", what);
-            }
-        }
-        any
-    }
-
-    /// Records arrived: handlers settle them in pieces, in any order, after a while.
-    fn arrived(&mut self, index: usize, number: usize) {
-        let holding = &self.members[index].holdings[number];
-        let (Some((first, delivery)), Some((last, _))) = (
-            holding.deliveries.first_key_value(),
-            holding.deliveries.last_key_value(),
-        ) else {
-            return;
-        };
-        let mut random = Random::of(self.script.seed, 1_000 + *delivery as u64);
-        for id in holding.deliveries.values() {
-            self.judge.deliveries[*id].holding = Some(number);
-        }
-        let (mut next, last) = (*first, *last);
-        let place = holding.place;
-        while next <= last {
-            let piece_end = last.min(next + i64::try_from(random.below(PIECE_MAX)).unwrap_or(0));
-            let handling_max = if self.is_calm {
-                Duration::from_millis(20)
-            } else {
-                self.script.setup.handling_max
-            };
-            let at = self.now + random.duration(Duration::ZERO, handling_max);
-            let act = self.choose(&mut random);
-            let mut handle = |range, at, act| {
-                let happening = Happening::Handle {
-                    member: index,
-                    holding: number,
-                    range,
-                    act,
-                };
-                self.sequence += 1;
-                self.queue.insert((at, self.sequence), happening);
-            };
-            // Offsets without a record are nobody's work, as in the consumer.
-            let mut from = next;
-            for hole in next..=piece_end {
-                if self.holes.contains(&(place, hole)) {
-                    if from < hole {
-                        handle((from, hole - 1), at, act);
-                    }
-                    let gap = Act::Settle(Acknowledgement::Gap);
-                    handle((hole, hole), self.now, gap);
-                    from = hole + 1;
-                }
-            }
-            if from <= piece_end {
-                handle((from, piece_end), at, act);
-            }
-            next = piece_end + 1;
-        }
-    }
-
-    fn choose(&self, random: &mut Random) -> Act {
-        if self.is_calm {
-            return Act::Settle(Acknowledgement::Accept);
-        }
-        let [release, reject, drop] = self.script.setup.unhappy_percent;
-        match random.below(100) {
-            number if number < release => Act::Settle(Acknowledgement::Release),
-            number if number < release + reject => Act::Settle(Acknowledgement::Reject),
-            number if number < release + reject + drop => Act::Drop,
-            _ => Act::Settle(Acknowledgement::Accept),
-        }
-    }
-
-    /// A handler is done.
-    pub(super) fn handle(&mut self, index: usize, holding: usize, range: (i64, i64), act: Act) {
-        let now = self.now;
-        let member = &mut self.members[index];
-        if member.life != Life::Running {
-            return;
-        }
-        if member.hangs_until > now {
-            let happening = Happening::Handle {
-                member: index,
-                holding,
-                range,
-                act,
-            };
-            let at = member.hangs_until;
-            return self.schedule(at, happening);
-        }
-        member.is_touched = true;
-        let (settled, ours) = member.act(now, holding, range, act);
-        if settled != ours {
-            let what =
-                format!("member {index} settled {settled} offsets of {range:?}, {ours} held");
-            self.judge.object("S4", what);
-        }
-        self.spoil_stale(index, holding, range);
     }
 }
 

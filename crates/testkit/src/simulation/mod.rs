@@ -12,11 +12,17 @@
 //! | S5 | what a member holds stays within its limit |
 //! | S6 | what is released comes again: with S2, since all runs end drained |
 //! | S7 | after a close the broker holds nothing for the member |
-//! | S8 | no lock runs out on a member to whom nothing happened |
+//! | S8 | no lock runs out on a member to whom nothing happened; what was dropped isn't released too soon, and an application that hangs is given no more |
+//! | work | in the end each running member is in the group with its subscription, and fetches all that it is assigned |
+//! | quota | nothing is sent to a broker that throttles |
 //!
 //! [`shrink`] takes steps away from a script that fails as long as it goes on failing.
 
 mod acknowledges;
+#[allow(clippy::indexing_slicing)]
+mod application;
+#[allow(clippy::indexing_slicing)]
+mod end;
 // What these modules index is numbered by themselves: a wrong number is a bug to be seen.
 #[allow(clippy::indexing_slicing)]
 mod judge;
@@ -31,18 +37,17 @@ mod random;
 mod run;
 mod script;
 mod shrink;
+#[allow(clippy::indexing_slicing)]
+mod steps;
 mod tally;
 
 use std::time::Duration;
 
 pub use judge::Violation;
 pub use planted::Planted;
-pub use script::{BROKERS, Script, Setup, Step};
+pub use script::{BROKERS, Script, Setup, Step, Subscription};
 pub use shrink::shrink;
 pub use tally::Tally;
-
-/// The topic of every run.
-const TOPIC: &str = "orders";
 
 /// What came of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]

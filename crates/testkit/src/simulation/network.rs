@@ -18,11 +18,12 @@ use sharegroup_wire::message::share_fetch::{ShareFetchRequest, ShareFetchRespons
 use sharegroup_wire::message::share_group_heartbeat::{
     ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse,
 };
-use sharegroup_wire::{BrokerId, CorrelationId, DecodeError};
+use sharegroup_wire::{BrokerId, CorrelationId, DecodeError, ErrorCode, TopicId};
 
 use super::judge::Grant;
 use super::random::Random;
 use super::run::{Happening, World};
+use super::script::TOPICS;
 
 /// A connection's place in [`Network::connections`].
 pub(super) type Number = usize;
@@ -86,6 +87,10 @@ pub(super) struct Connection {
     /// Requests that wait for it to be connected.
     pub(super) waiting: Vec<Bytes>,
     pub(super) open: VecDeque<Open>,
+    /// The broker reads nothing from it until then.
+    muted_until: Instant,
+    /// The member was told so.
+    pub(super) throttled_until: Instant,
     /// When what was sent last arrives, up and down: nothing overtakes it.
     arrival: (Instant, Instant),
 }
@@ -96,6 +101,10 @@ pub(super) struct Network {
     pub(super) by_link: BTreeMap<LinkId, Number>,
     /// What a member and a broker send each other arrives later than this.
     pub(super) isolated: BTreeMap<(usize, BrokerId), Instant>,
+    /// A broker mutes a member's connections until then.
+    pub(super) throttled: BTreeMap<(usize, BrokerId), Instant>,
+    /// Topics, by their number, whose metadata nobody may have.
+    pub(super) denied: [bool; TOPICS.len()],
     latency_max: Duration,
     random: Random,
 }
@@ -106,6 +115,8 @@ impl Network {
             connections: Vec::new(),
             by_link: BTreeMap::new(),
             isolated: BTreeMap::new(),
+            throttled: BTreeMap::new(),
+            denied: [false; TOPICS.len()],
             latency_max,
             random: Random::of(seed, 2),
         }
@@ -144,6 +155,20 @@ impl Network {
         connection.arrival.1
     }
 
+    /// Of a topic that is denied a broker tells its name only.
+    fn hide(&self, response: &mut MetadataResponse) {
+        for topic in &mut response.topics {
+            let number = TOPICS
+                .iter()
+                .position(|name| topic.name.as_deref() == Some(name));
+            if number.is_some_and(|number| self.denied[number]) {
+                topic.error_code = ErrorCode::TopicAuthorizationFailed;
+                topic.topic_id = TopicId::ZERO;
+                topic.partitions.clear();
+            }
+        }
+    }
+
     fn ends(&self, number: Number) -> (usize, BrokerId) {
         let connection = &self.connections[number];
         (connection.member, connection.broker)
@@ -173,6 +198,8 @@ impl World {
             is_silent: false,
             waiting: Vec::new(),
             open: VecDeque::new(),
+            muted_until: self.now,
+            throttled_until: self.now,
             arrival: (self.now, self.now),
         });
         let at = self.network.next_up(self.now, number);
@@ -250,12 +277,19 @@ impl World {
         let asked = open.find(|open| open.correlation == correlation);
         let member = connection.member;
         let answer = match asked.map(|open| decode(open, frame)) {
-            Some(Ok(Answer::Fetch(response, _))) => {
+            Some(Ok(Answer::Fetch(mut response, _))) => {
                 self.tally.met(response.error_code);
                 let grants = self.judge.take_grants(member, &response);
+                response.throttle_time_ms = self.throttle(number);
                 Some(Answer::Fetch(response, grants))
             }
-            Some(Ok(answer)) => {
+            Some(Ok(mut answer)) => {
+                if let Answer::Acknowledge(response) = &mut answer {
+                    response.throttle_time_ms = self.throttle(number);
+                }
+                if let Answer::Metadata(response) = &mut answer {
+                    self.network.hide(response);
+                }
                 self.tally.met(answer.error());
                 Some(answer)
             }
@@ -272,6 +306,33 @@ impl World {
             let happening = Happening::ToMember(number, correlation, answer);
             self.schedule(at, happening);
         }
+    }
+
+    /// A request reaches the broker, which doesn't look at it while it throttles its sender (KIP-219).
+    pub(super) fn reaches_broker(&mut self, number: Number, frame: Bytes) {
+        let connection = &self.network.connections[number];
+        if connection.muted_until > self.now {
+            let later = Happening::ToBroker(number, frame);
+            return self.schedule(connection.muted_until, later);
+        }
+        self.judge.is_left_behind = !connection.is_open;
+        if let Some(link) = connection.link.filter(|_| !connection.is_silent) {
+            self.model.handle_request(self.now, link, frame);
+            self.take_history();
+        }
+        self.judge.is_left_behind = false;
+    }
+
+    /// The throttle time of an answer; the broker reads nothing more from its connection until it is over.
+    fn throttle(&mut self, number: Number) -> i32 {
+        let (member, broker) = self.network.ends(number);
+        let until = self.network.throttled.get(&(member, broker)).copied();
+        let Some(until) = until.filter(|until| *until > self.now) else {
+            return 0;
+        };
+        self.tally.throttled += 1;
+        self.network.connections[number].muted_until = until;
+        i32::try_from((until - self.now).as_millis()).unwrap_or(i32::MAX)
     }
 
     /// The broker has closed its end.
@@ -339,7 +400,7 @@ impl Answer {
         }
     }
 
-    fn error(&self) -> sharegroup_wire::ErrorCode {
+    fn error(&self) -> ErrorCode {
         match self {
             Self::Metadata(response) => response.error_code,
             Self::Coordinator(response) => response

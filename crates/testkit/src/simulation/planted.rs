@@ -5,11 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sharegroup_broker::model::topics::Place;
 use sharegroup_session::{AckOutcome, Acknowledgement, Event};
-use sharegroup_wire::ErrorCode;
+use sharegroup_wire::message::metadata::MetadataResponse;
 use sharegroup_wire::message::share_acknowledge::ShareAcknowledgeResponse;
 use sharegroup_wire::message::share_fetch::{
     AcknowledgementBatch, ShareFetchRequest, ShareFetchResponse,
 };
+use sharegroup_wire::message::share_group_heartbeat::{
+    ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse,
+};
+use sharegroup_wire::{ErrorCode, TopicId};
 
 use super::acknowledges::Acknowledges;
 use super::judge::RENEW;
@@ -53,11 +57,35 @@ pub enum Planted {
     TellSuccess,
     /// A close lets everything lie.
     CloseSilently,
+    /// Acknowledgements of a topic that was deleted go to the topic that has its name now.
+    AcknowledgeToNamesake,
+    /// Partitions that a topic got later are not fetched.
+    IgnoreNewPartitions,
+    /// Acknowledgements of topics that aren't subscribed to any more are dropped.
+    LoseAcknowledgementsOfUnsubscribed,
+    /// The coordinator is not told of a new subscription.
+    KeepFirstSubscription,
+    /// A member gives up where a broker takes no more share sessions.
+    SessionLimitIsTheEnd,
+    /// A member gives up where the group takes nobody in.
+    FullGroupIsTheEnd,
+    /// The lock duration that was told first counts for good.
+    KeepFirstLock,
+    /// Requests go on where a broker throttles.
+    IgnoreThrottle,
+    /// Acknowledgements that were refused for want of a right count as applied.
+    DeniedCountsAsApplied,
+    /// What was dropped is released at once.
+    ReleaseDroppedAtOnce,
+    /// What was dropped on its last delivery is released like any other.
+    ReleaseLastDelivery,
+    /// An application on which a lock ran out is given more.
+    NeverStall,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 29] = [
         Self::AcknowledgeInNextSession,
         Self::AcknowledgeTwice,
         Self::StaleHandleSettles,
@@ -75,6 +103,18 @@ impl Planted {
         Self::SwallowLosses,
         Self::TellSuccess,
         Self::CloseSilently,
+        Self::AcknowledgeToNamesake,
+        Self::IgnoreNewPartitions,
+        Self::LoseAcknowledgementsOfUnsubscribed,
+        Self::KeepFirstSubscription,
+        Self::SessionLimitIsTheEnd,
+        Self::FullGroupIsTheEnd,
+        Self::KeepFirstLock,
+        Self::IgnoreThrottle,
+        Self::DeniedCountsAsApplied,
+        Self::ReleaseDroppedAtOnce,
+        Self::ReleaseLastDelivery,
+        Self::NeverStall,
     ];
 }
 
@@ -86,6 +126,10 @@ pub(super) struct Spoiler {
     remembered: BTreeMap<Number, Vec<(Place, AcknowledgementBatch)>>,
     forgotten: BTreeSet<(Number, Place)>,
     acquired: u64,
+    /// What was told first.
+    first_lock_ms: Option<i32>,
+    first_subscriptions: BTreeMap<String, Vec<String>>,
+    first_partitions: BTreeMap<TopicId, usize>,
 }
 
 impl Spoiler {
@@ -95,10 +139,13 @@ impl Spoiler {
             remembered: BTreeMap::new(),
             forgotten: BTreeSet::new(),
             acquired: 0,
+            first_lock_ms: None,
+            first_subscriptions: BTreeMap::new(),
+            first_partitions: BTreeMap::new(),
         }
     }
 
-    fn is(&self, planted: Planted) -> bool {
+    pub(super) fn is(&self, planted: Planted) -> bool {
         self.planted == Some(planted)
     }
 
@@ -125,14 +172,14 @@ impl Spoiler {
     }
 
     pub(super) fn spoil_fetched(&mut self, number: Number, response: &mut ShareFetchResponse) {
-        if self.is(Planted::LockTooLong) {
-            response.acquisition_lock_timeout_ms *= 3;
-        }
+        self.spoil_head(
+            &mut response.error_code,
+            &mut response.acquisition_lock_timeout_ms,
+            &mut response.throttle_time_ms,
+        );
         for topic in &mut response.responses {
             for partition in &mut topic.partitions {
-                if self.is(Planted::FailedRenewalCounts) {
-                    partition.acknowledge_error_code = ErrorCode::None;
-                }
+                self.spoil_result(&mut partition.acknowledge_error_code);
                 let place = (topic.topic_id, partition.partition_index);
                 if self.is(Planted::AcceptOnArrival) {
                     let first = partition.acquired_records.first();
@@ -144,14 +191,70 @@ impl Spoiler {
         }
     }
 
-    pub(super) fn spoil_acknowledged(&self, response: &mut ShareAcknowledgeResponse) {
-        if self.is(Planted::LockTooLong) {
-            response.acquisition_lock_timeout_ms *= 3;
+    pub(super) fn spoil_acknowledged(&mut self, response: &mut ShareAcknowledgeResponse) {
+        self.spoil_head(
+            &mut response.error_code,
+            &mut response.acquisition_lock_timeout_ms,
+            &mut response.throttle_time_ms,
+        );
+        let topics = response.responses.iter_mut();
+        for partition in topics.flat_map(|topic| &mut topic.partitions) {
+            self.spoil_result(&mut partition.error_code);
         }
-        if self.is(Planted::FailedRenewalCounts) {
-            let topics = response.responses.iter_mut();
-            for partition in topics.flat_map(|topic| &mut topic.partitions) {
-                partition.error_code = ErrorCode::None;
+    }
+
+    /// What both answers of share sessions begin with.
+    fn spoil_head(&mut self, error: &mut ErrorCode, lock_ms: &mut i32, throttle_ms: &mut i32) {
+        match self.planted {
+            Some(Planted::LockTooLong) => *lock_ms *= 3,
+            Some(Planted::KeepFirstLock) if *lock_ms > 0 => {
+                *lock_ms = *self.first_lock_ms.get_or_insert(*lock_ms);
+            }
+            Some(Planted::IgnoreThrottle) => *throttle_ms = 0,
+            Some(Planted::SessionLimitIsTheEnd)
+                if *error == ErrorCode::ShareSessionLimitReached =>
+            {
+                *error = ErrorCode::UnsupportedVersion;
+            }
+            _ => {}
+        }
+    }
+
+    fn spoil_result(&self, error: &mut ErrorCode) {
+        match self.planted {
+            Some(Planted::FailedRenewalCounts) => *error = ErrorCode::None,
+            Some(Planted::DeniedCountsAsApplied)
+                if *error == ErrorCode::TopicAuthorizationFailed =>
+            {
+                *error = ErrorCode::None;
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn spoil_heartbeat(&mut self, request: &mut ShareGroupHeartbeatRequest) {
+        if self.is(Planted::KeepFirstSubscription)
+            && let Some(topics) = &mut request.subscribed_topic_names
+        {
+            let member = request.member_id.clone();
+            let first = self.first_subscriptions.entry(member);
+            topics.clone_from(first.or_insert_with(|| topics.clone()));
+        }
+    }
+
+    pub(super) fn spoil_beaten(&self, response: &mut ShareGroupHeartbeatResponse) {
+        let is_full = response.error_code == ErrorCode::GroupMaxSizeReached;
+        if self.is(Planted::FullGroupIsTheEnd) && is_full {
+            response.error_code = ErrorCode::InvalidRequest;
+        }
+    }
+
+    pub(super) fn spoil_metadata(&mut self, response: &mut MetadataResponse) {
+        if self.is(Planted::IgnoreNewPartitions) {
+            for topic in &mut response.topics {
+                let count = topic.partitions.len();
+                let first = self.first_partitions.entry(topic.topic_id);
+                topic.partitions.truncate(*first.or_insert(count));
             }
         }
     }
@@ -260,13 +363,39 @@ impl World {
             return;
         };
         let ended = self.ended_before(number);
-        let added = self.planted.remembered(number, &ended);
+        let mut added = self.planted.remembered(number, &ended);
+        match planted {
+            Planted::LoseAcknowledgementsOfUnsubscribed => {
+                let member = &self.members[self.network.connections[number].member];
+                for (place, batches) in request.batches() {
+                    let topic = self.model.topics.get(place.0);
+                    if topic.is_some_and(|topic| !member.subscribed.contains(&topic.name)) {
+                        batches.clear();
+                    }
+                }
+            }
+            Planted::AcknowledgeToNamesake => {
+                for (place, batches) in request.batches() {
+                    if let Some(namesake) = self.namesake(place) {
+                        added.extend(batches.drain(..).map(|batch| (namesake, batch)));
+                    }
+                }
+            }
+            _ => {}
+        }
         for (place, batches) in request.batches() {
             self.planted.spoil_batches(planted, number, place, batches);
         }
         for (place, batch) in added {
             request.add(place, batch);
         }
+    }
+
+    /// The partition that stands in for one whose topic was deleted.
+    fn namesake(&self, (id, index): Place) -> Option<Place> {
+        let name = self.topic_names.get(&id)?;
+        let present = self.model.topics.named(name)?.id;
+        (present != id).then_some((present, index))
     }
 
     /// A handler of an acquisition that is over settles what was acquired again since.

@@ -21,6 +21,8 @@ pub struct Tally {
     pub fetches: u64,
     /// ShareAcknowledge requests.
     pub acknowledges: u64,
+    /// Answers that throttle.
+    pub throttled: u64,
     /// Steps taken, by name.
     pub steps: BTreeMap<String, u64>,
     /// Top-level error codes of answers.
@@ -31,18 +33,7 @@ pub struct Tally {
 
 impl Tally {
     pub(super) fn step(&mut self, step: &Step) {
-        let text = format!("{step:?}");
-        let end = text.find(|c: char| !c.is_alphanumeric());
-        let mut name = text
-            .get(..end.unwrap_or(text.len()))
-            .unwrap_or_default()
-            .to_owned();
-        if let Step::Fault(_, fault) = step {
-            let fault = format!("{fault:?}");
-            let end = fault.find('(').unwrap_or(fault.len());
-            name = format!("{name}:{}", fault.get(..end).unwrap_or_default());
-        }
-        *self.steps.entry(name).or_default() += 1;
+        *self.steps.entry(step.name()).or_default() += 1;
     }
 
     pub(super) fn met(&mut self, error: ErrorCode) {
@@ -62,6 +53,7 @@ impl Tally {
         self.deliveries += other.deliveries;
         self.fetches += other.fetches;
         self.acknowledges += other.acknowledges;
+        self.throttled += other.throttled;
         let tables = [
             (&mut self.steps, &other.steps),
             (&mut self.errors, &other.errors),
@@ -82,11 +74,12 @@ impl fmt::Display for Tally {
             deliveries,
             fetches,
             acknowledges,
+            throttled,
             ..
         } = self;
         writeln!(
             f,
-            "{records} records, {deliveries} deliveries, {fetches} ShareFetch, {acknowledges} ShareAcknowledge"
+            "{records} records, {deliveries} deliveries, {fetches} ShareFetch, {acknowledges} ShareAcknowledge, {throttled} answers throttled"
         )?;
         let tables = [
             ("steps", &self.steps),
