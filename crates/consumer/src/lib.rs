@@ -43,6 +43,7 @@ mod hand_out;
 mod lock;
 mod metrics;
 mod observer;
+mod poll_interval;
 pub mod producer;
 mod report;
 mod shared;
