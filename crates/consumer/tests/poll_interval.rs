@@ -186,6 +186,8 @@ async fn in_memory(
     let broker = Broker::builder()
         .in_memory()
         .topic("orders", 1)
+        .set("group.share.min.record.lock.duration.ms", "1000")
+        .group("orders", "share.record.lock.duration.ms", "5000")
         .group("orders", "share.auto.offset.reset", "earliest")
         .start()
         .await
@@ -217,6 +219,26 @@ async fn who_waits_in_a_poll_stays() {
     watch.left().await;
     assert!(started.elapsed() <= INTERVAL, "{:?}", started.elapsed());
     assert_eq!(watch.limits(), [INTERVAL]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn b_069_work_longer_than_the_poll_interval_is_done_once() {
+    let (_broker, mut consumer, watch) =
+        in_memory(|builder| builder.max_poll_interval(Some(10 * SECOND))).await;
+    let done = Notify::new();
+    let handled = consumer.concurrent(1).until(done.notified());
+    handled
+        .for_each(async |_: &Delivery| {
+            sleep(12 * SECOND).await;
+            done.notify_one();
+            Outcome::Accept
+        })
+        .await
+        .unwrap();
+    assert!(consumer.commit().await.unwrap().is_ok());
+    let metrics = consumer.metrics();
+    assert_eq!((metrics.accepted, metrics.records_acquired), (1, 1));
+    assert!(watch.limits().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
