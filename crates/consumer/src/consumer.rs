@@ -130,7 +130,12 @@ impl ShareConsumer {
                     Ready::Corrupt(corrupt) => Err(PollError::CorruptBatch(Box::new(corrupt))),
                 });
             }
-            match ready!(self.shared.poll_outbox(cx, Found::take)) {
+            let Poll::Ready(found) = self.shared.poll_outbox(cx, Found::take) else {
+                // It may have been asked for a sign of life before there was anybody to wake.
+                self.shared.polled();
+                return Poll::Pending;
+            };
+            match found {
                 Found::Failed(error) => return Poll::Ready(Err(error)),
                 Found::Closed => return Poll::Ready(Ok(None)),
                 Found::Arrival(arrival) => self.ready.extend(self.reader.read(&arrival)),
@@ -283,6 +288,7 @@ pub struct ShareConsumerBuilder {
     session: SessionConfig,
     max_poll_records: usize,
     startup_timeout: Duration,
+    max_poll_interval: Option<Duration>,
     observer: Option<Arc<dyn ShareObserver>>,
     on_current: bool,
 }
@@ -294,6 +300,7 @@ impl ShareConsumerBuilder {
             session: SessionConfig::new("", "", Vec::new()),
             max_poll_records: 500,
             startup_timeout: Duration::from_secs(60),
+            max_poll_interval: Some(Duration::from_secs(300)),
             observer: None,
             on_current: false,
         }
@@ -388,6 +395,23 @@ impl ShareConsumerBuilder {
         self
     }
 
+    /// Longest time between two polls (`max.poll.interval.ms`), at least 1 ms; `None` = without a bound.
+    /// Default 5 min.
+    ///
+    /// An application that neither polls nor waits in a poll for so long would keep partitions that others
+    /// could serve. So its member leaves the group: acknowledgements made before are flushed, what it holds is
+    /// lost ([`AckFailure::SessionEnded`](crate::AckFailure::SessionEnded)) and goes to others, and a
+    /// [`Warning::NotPolled`](crate::Warning::NotPolled) tells so. The next poll joins again.
+    ///
+    /// It holds for [`poll`](ShareConsumer::poll), [`next`](ShareConsumer::next) and
+    /// [`deliveries`](ShareConsumer::deliveries) in a loop of the application's own, never while
+    /// [`for_each_concurrent`](ShareConsumer::for_each_concurrent) or [`concurrent`](ShareConsumer::concurrent)
+    /// runs handlers: these may take as long as [`hold_max`](Self::hold_max) allows.
+    pub fn max_poll_interval(mut self, interval: Option<Duration>) -> Self {
+        self.max_poll_interval = interval.map(|interval| interval.max(Duration::from_millis(1)));
+        self
+    }
+
     /// How long [`build`](Self::build) tries to join. Default 60 s.
     pub fn startup_timeout(mut self, timeout: Duration) -> Self {
         self.startup_timeout = timeout;
@@ -453,12 +477,15 @@ impl ShareConsumerBuilder {
             left: false,
         };
         let deadline = Instant::now() + self.startup_timeout;
-        let observer = self.observer;
+        let (observer, max_poll_interval) = (self.observer, self.max_poll_interval);
         let cluster = Cluster::new(client);
         let watched = cluster.clone();
         let start = async move {
             let core = SessionCore::new(session, Instant::now().into_std());
-            Driver::new(core, cluster, shared, observer).run().await;
+            Driver::new(core, cluster, shared, observer)
+                .with_poll_interval(max_poll_interval)
+                .run()
+                .await;
         };
         if self.on_current {
             tokio::spawn(start);

@@ -34,6 +34,7 @@ use crate::group_watch::{GroupFact, GroupWatch, MEMBERS_EVERY};
 use crate::lock::LockState;
 use crate::metrics::add;
 use crate::observer::{LastDelivery, ShareEvent, ShareObserver};
+use crate::poll_interval::{PollInterval, Polls};
 use crate::report::{CommitReport, Reporter, offsets};
 use crate::shared::{Arrival, Command, ReadId, Shared};
 use crate::status::ShareStatus;
@@ -65,6 +66,7 @@ pub(crate) struct Driver {
     cluster: Cluster,
     shared: Arc<Shared>,
     observer: Option<Arc<dyn ShareObserver>>,
+    poll_interval: Option<PollInterval>,
     requests: JoinSet<Completion>,
     connections: HashMap<ConnectionId, Connection>,
     /// The coordinator's connection, which no fetch uses.
@@ -81,6 +83,8 @@ pub(crate) struct Driver {
     last_record_at: Option<Instant>,
     last_settled_at: Option<Instant>,
     published_at: Option<Instant>,
+    /// Something may have changed since.
+    unpublished: bool,
     closed: bool,
 }
 
@@ -97,6 +101,7 @@ impl Driver {
             cluster,
             shared,
             observer,
+            poll_interval: None,
             requests: JoinSet::new(),
             connections: HashMap::new(),
             heartbeats: None,
@@ -109,8 +114,15 @@ impl Driver {
             last_record_at: None,
             last_settled_at: None,
             published_at: None,
+            unpublished: false,
             closed: false,
         }
+    }
+
+    /// With a longest time between two polls.
+    pub(crate) fn with_poll_interval(mut self, limit: Option<Duration>) -> Self {
+        self.poll_interval = limit.map(PollInterval::new);
+        self
     }
 
     /// Runs until the member has left.
@@ -148,13 +160,33 @@ impl Driver {
         {
             self.core.abort();
         }
+        self.watch_polls(now);
         self.core.handle_timeout(std_now);
         while let Some(request) = self.core.poll_request(std_now) {
             self.send(request);
         }
         self.enter_events(now);
-        if self.published_at.is_none_or(|at| at + STATUS_PACE <= now) {
+        self.unpublished = self.published_at.is_some_and(|at| now < at + STATUS_PACE);
+        if !self.unpublished {
             self.publish(now);
+        }
+    }
+
+    /// A member whose application doesn't poll leaves its group until it does.
+    fn watch_polls(&mut self, now: Instant) {
+        let Some(interval) = &mut self.poll_interval else {
+            return;
+        };
+        match interval.check(now, self.shared.polled_at()) {
+            Polls::InTime => {}
+            Polls::Ask => self.shared.wake(),
+            Polls::Overdue => {
+                interval.left();
+                let limit = interval.limit();
+                self.release_arrivals(now.into_std());
+                self.core.step_out(now.into_std(), limit);
+                self.shared.stall();
+            }
         }
     }
 
@@ -166,10 +198,13 @@ impl Driver {
         let closing = self.closing.as_ref().map(|(deadline, _)| *deadline);
         let publish = self
             .published_at
-            .filter(|at| *at < now)
-            .map(|_| now + STATUS_PACE);
+            .filter(|_| self.unpublished)
+            .map(|at| at + STATUS_PACE);
+        let polled_at = self.shared.polled_at();
+        let interval = self.poll_interval.as_ref();
+        let poll = interval.and_then(|interval| interval.next_at(polled_at));
         // A day: nothing is due.
-        [core, closing, publish]
+        [core, closing, publish, poll]
             .into_iter()
             .flatten()
             .min()
@@ -217,13 +252,22 @@ impl Driver {
                     .closing
                     .get_or_insert_with(|| (now + within, Vec::new()));
                 replies.push(reply);
+                self.poll_interval = None;
                 self.release_arrivals(std_now);
                 // What was dropped before on its last delivery is settled, not released.
                 self.enter_events(now);
                 self.core.close(std_now);
             }
-            Command::Alive => self.core.application_alive(),
-            Command::WorkOn(at_a_time) => self.core.work_on(at_a_time),
+            Command::Alive => {
+                self.core.application_alive();
+                self.core.rejoin(std_now);
+            }
+            Command::WorkOn(at_a_time) => {
+                self.core.work_on(at_a_time);
+                if let Some(interval) = &mut self.poll_interval {
+                    interval.handlers_run(now, at_a_time > 0);
+                }
+            }
             Command::Pause => self.core.pause(),
             Command::Resume => self.core.resume(),
             Command::Subscribe(topics) => self.core.subscribe(std_now, topics),
@@ -490,6 +534,9 @@ impl Driver {
     fn enter(&mut self, now: Instant, event: Event) {
         match event {
             Event::Joined { member_epoch } => {
+                if let Some(interval) = &mut self.poll_interval {
+                    interval.joined(now);
+                }
                 self.shared.tell(|outbox| outbox.joined = true);
                 self.watch_group(now);
                 self.observe(&ShareEvent::Joined {

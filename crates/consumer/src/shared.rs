@@ -5,7 +5,7 @@
 //! settles at least one held offset.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -137,6 +137,9 @@ pub(crate) struct Shared {
     /// Nothing is acquired until the application shows life.
     stalled: AtomicBool,
     pub(crate) pace: Pace,
+    started: Instant,
+    /// When the application polled last, in microseconds since the start.
+    polled_at: AtomicU64,
 }
 
 impl Shared {
@@ -150,6 +153,8 @@ impl Shared {
             renewable: AtomicBool::new(true),
             stalled: AtomicBool::new(false),
             pace: Pace::default(),
+            started: Instant::now(),
+            polled_at: AtomicU64::new(0),
         })
     }
 
@@ -169,14 +174,22 @@ impl Shared {
         self.commanded.notify_one();
     }
 
-    /// A lock ran out unsettled. Whoever waits in a poll is alive, and says so.
+    /// A lock ran out unsettled, or the application didn't poll. Whoever waits in a poll is alive, and says so.
     pub(crate) fn stall(&self) {
         self.stalled.store(true, Ordering::Relaxed);
         self.wake();
     }
 
+    /// When the application polled last.
+    pub(crate) fn polled_at(&self) -> Instant {
+        self.started + Duration::from_micros(self.polled_at.load(Ordering::Relaxed))
+    }
+
     /// The application polls.
     pub(crate) fn polled(&self) {
+        let after = self.started.elapsed().as_micros();
+        let after = u64::try_from(after).unwrap_or(u64::MAX);
+        self.polled_at.store(after, Ordering::Relaxed);
         if self.stalled.swap(false, Ordering::Relaxed) {
             self.command(Command::Alive);
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use sharegroup_wire::duration::show;
 use sharegroup_wire::message::share_acknowledge::ShareAcknowledgeRequest;
 use sharegroup_wire::message::share_fetch::ShareFetchRequest;
 use sharegroup_wire::message::share_group_heartbeat::ShareGroupHeartbeatRequest;
@@ -208,8 +209,8 @@ pub struct LockLoss {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
 #[non_exhaustive]
 pub enum ReleaseReason {
-    /// The member closes; no application saw them.
-    #[error("the consumer closed before the application saw them")]
+    /// The member closes, or leaves an application that doesn't poll; no application saw them.
+    #[error("the consumer left its group before the application saw them")]
     Unseen,
     /// Their lock can't be renewed, and what is left of it is too short for the application to finish
     /// them: the next delivery has a whole lock. Only ever of a first delivery.
@@ -347,6 +348,15 @@ pub enum Warning {
     HoldMax {
         /// The acquisition.
         acquisition: AcquisitionId,
+    },
+    /// The application didn't poll in time (`max.poll.interval.ms`).
+    #[error(
+        "the application has not polled for {} (max.poll.interval.ms): the member leaves its group, what it held goes to others; it joins again at the next poll",
+        show(*.limit)
+    )]
+    NotPolled {
+        /// The longest time allowed.
+        limit: Duration,
     },
     /// A close was over before the broker had taken the member out of its group.
     #[error("the group was not left in time; it misses this member when its session ends")]

@@ -121,6 +121,15 @@ impl Member {
         self.next_at = Some(now);
     }
 
+    /// Joins again after it has left, under the same id.
+    pub(crate) fn join_again(&mut self, now: Instant) {
+        self.state = MemberState::Joining;
+        self.epoch = MemberEpoch::JOIN;
+        self.full = true;
+        self.next_at = Some(now);
+        self.early = EARLY_HEARTBEATS_MAX;
+    }
+
     pub(crate) fn give_up(&mut self) {
         self.state = MemberState::Left;
     }

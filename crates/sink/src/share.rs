@@ -73,6 +73,8 @@ impl Cluster for KafkaCluster {
             })
             // A put that fails is retried until the task stops, however long that takes.
             .hold_max(None)
+            // A put may take as long as it takes.
+            .max_poll_interval(None)
             .startup_timeout(self.startup_timeout)
             .delivery_count_limit(task.delivery_count_limit)
             .observer(Arc::new(EventLog {

@@ -1,5 +1,6 @@
 //! One member of one share group: the parts put together.
 
+mod absence;
 mod answers;
 mod renewal;
 mod requests;
@@ -26,6 +27,7 @@ use crate::share_session::{Link, ShareSession};
 use crate::topology::Topology;
 use crate::trouble::{Subject, Troubles};
 
+use self::absence::Afterwards;
 use self::renewal::Renewal;
 
 /// What is tried when a session's first request goes out.
@@ -112,6 +114,8 @@ enum Phase {
     Closing,
     /// Sessions are closed; the group is being left.
     Leaving,
+    /// Out of the group until the application shows life.
+    Away,
     Closed,
 }
 
@@ -133,6 +137,7 @@ pub struct SessionCore {
     lock: Duration,
     renewal: Renewal,
     phase: Phase,
+    afterwards: Afterwards,
     paused: bool,
     /// A lock ran out before its records were settled, and the application gave no sign of life since.
     stalled: bool,
@@ -164,6 +169,7 @@ impl SessionCore {
             lock: LOCK_DEFAULT,
             renewal: Renewal::default(),
             phase: Phase::Running,
+            afterwards: Afterwards::default(),
             paused: false,
             stalled: false,
             last_connection: 0,
@@ -406,13 +412,18 @@ impl SessionCore {
     /// Flushes acknowledgements, releases what is held, closes the sessions, leaves the group;
     /// [`Event::Closed`] tells the end.
     pub fn close(&mut self, now: Instant) {
-        if self.phase != Phase::Running {
-            return;
+        self.afterwards = Afterwards::End;
+        match self.phase {
+            Phase::Running => {
+                self.phase = Phase::Closing;
+                self.book.release_all();
+                self.flush(now);
+                self.advance_close(now);
+            }
+            Phase::Away => self.end(),
+            Phase::Closing | Phase::Leaving => self.advance_close(now),
+            Phase::Closed => {}
         }
-        self.phase = Phase::Closing;
-        self.book.release_all();
-        self.flush(now);
-        self.advance_close(now);
     }
 
     /// Gives up what a close could not finish: everything without an outcome is reported as such.
@@ -431,8 +442,13 @@ impl SessionCore {
     /// Closing goes on from the sessions to the member to the end.
     fn advance_close(&mut self, now: Instant) {
         if self.phase == Phase::Closing {
-            self.sessions
-                .retain(|_, session| session.is_open() || session.in_flight.is_some());
+            // The connections of the others end with the core, if it ends.
+            let ends = self.afterwards == Afterwards::End;
+            self.sessions.retain(|_, session| {
+                session.is_open()
+                    || session.in_flight.is_some()
+                    || (!ends && session.connection().is_some())
+            });
             if self.sessions.is_empty() {
                 // What an ended session left behind has no session to be sent on.
                 self.book.lose_all(AckFailure::SessionEnded, |_| true);
@@ -441,10 +457,14 @@ impl SessionCore {
             }
         }
         if self.phase == Phase::Leaving && self.member.state == MemberState::Left {
-            self.phase = Phase::Closed;
-            self.drain_book();
-            self.events.push_back(Event::Closed);
+            self.left(now);
         }
+    }
+
+    fn end(&mut self) {
+        self.phase = Phase::Closed;
+        self.drain_book();
+        self.events.push_back(Event::Closed);
     }
 
     // ---- answers of the cold requests

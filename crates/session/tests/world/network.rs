@@ -115,6 +115,13 @@ pub struct Wires {
     latest: BTreeMap<(Place, i64), (Delivery, LinkId)>,
 }
 
+impl Wires {
+    /// Connections that are open.
+    pub fn len(&self) -> usize {
+        self.wires.len()
+    }
+}
+
 struct Wire {
     broker: BrokerId,
     link: LinkId,
