@@ -133,6 +133,7 @@ impl ShareConsumer {
             let Poll::Ready(found) = self.shared.poll_outbox(cx, Found::take) else {
                 // It may have been asked for a sign of life before there was anybody to wake.
                 self.shared.polled();
+                self.shared.waits();
                 return Poll::Pending;
             };
             match found {

@@ -162,6 +162,9 @@ impl Driver {
         }
         self.watch_polls(now);
         self.core.handle_timeout(std_now);
+        if self.shared.wants_more(self.core.is_out_of_credit()) {
+            self.core.wants_more();
+        }
         while let Some(request) = self.core.poll_request(std_now) {
             self.send(request);
         }
@@ -262,6 +265,7 @@ impl Driver {
                 self.core.application_alive();
                 self.core.rejoin(std_now);
             }
+            Command::WantsMore => self.core.wants_more(),
             Command::WorkOn(at_a_time) => {
                 self.core.work_on(at_a_time);
                 if let Some(interval) = &mut self.poll_interval {

@@ -72,6 +72,8 @@ pub(crate) enum Command {
     },
     /// It polls: it isn't stuck.
     Alive,
+    /// It waits for records, and has all that are held.
+    WantsMore,
     /// So many records are in work at a time; 0 = as many as it will.
     WorkOn(u32),
     Pause,
@@ -137,6 +139,8 @@ pub(crate) struct Shared {
     /// Nothing is acquired until the application shows life.
     stalled: AtomicBool,
     pub(crate) pace: Pace,
+    /// So many records are held that nothing is fetched.
+    out_of_credit: AtomicBool,
     started: Instant,
     /// When the application polled last, in microseconds since the start.
     polled_at: AtomicU64,
@@ -153,6 +157,7 @@ impl Shared {
             renewable: AtomicBool::new(true),
             stalled: AtomicBool::new(false),
             pace: Pace::default(),
+            out_of_credit: AtomicBool::new(false),
             started: Instant::now(),
             polled_at: AtomicU64::new(0),
         })
@@ -178,6 +183,23 @@ impl Shared {
     pub(crate) fn stall(&self) {
         self.stalled.store(true, Ordering::Relaxed);
         self.wake();
+    }
+
+    /// Whether the application waits for more than is held. Each side looks for the other: it says so itself
+    /// where it finds the credit used up when it begins to wait.
+    pub(crate) fn wants_more(&self, out_of_credit: bool) -> bool {
+        self.out_of_credit.store(out_of_credit, Ordering::Relaxed);
+        out_of_credit && {
+            let outbox = self.outbox();
+            outbox.waiting.is_some() && outbox.arrivals.is_empty()
+        }
+    }
+
+    /// The application begins to wait.
+    pub(crate) fn waits(&self) {
+        if self.out_of_credit.load(Ordering::Relaxed) {
+            self.command(Command::WantsMore);
+        }
     }
 
     /// When the application polled last.

@@ -122,6 +122,36 @@ async fn records_whose_renewal_is_overdue_are_handed_out_when_it_has_come() {
     drop(consumer.close(5 * SECOND).await);
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_holds_all_and_waits_for_more_gets_more() {
+    const RECORDS: i32 = 900;
+    let broker = Broker::builder()
+        .in_memory()
+        .topic("orders", 1)
+        .group(GROUP, "share.auto.offset.reset", "earliest")
+        .start()
+        .await
+        .unwrap();
+    let mut client = ClientConfig::new(broker.bootstrap_servers()).unwrap();
+    client.connector = broker.connector();
+    // Small batches: none brings more than was asked for.
+    for _ in 0..RECORDS / 10 {
+        produce(&client, 10).await;
+    }
+    let consumer = member(&client).driver_on_current().build().await;
+    let mut consumer = consumer.unwrap();
+    let mut held = Vec::new();
+    while held.len() < RECORDS as usize {
+        let next = timeout(60 * SECOND, consumer.next()).await;
+        held.push(next.expect("more records").unwrap().unwrap());
+    }
+    for delivery in held {
+        drop(delivery.accept());
+    }
+    drop(consumer.close(5 * SECOND).await);
+    assert_eq!(consumer.metrics().accepted, RECORDS as u64);
+}
+
 #[tokio::test]
 async fn without_renewal_a_record_that_can_not_be_finished_is_given_back_once() {
     const RECORDS: i32 = 20;

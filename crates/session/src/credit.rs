@@ -25,7 +25,9 @@ pub(crate) struct Credit {
     /// Never fewer: else a handler of many records at a time could not show what it can do.
     least: u32,
     settled: u64,
+    /// Idle time is taken out by moving it on.
     window_start: Option<Instant>,
+    settled_at: Option<Instant>,
     /// Time in which one record is settled: a slower one counts at once, a faster one by and by.
     each: Option<Duration>,
 }
@@ -39,14 +41,19 @@ impl Credit {
             least: START,
             settled: 0,
             window_start: None,
+            settled_at: None,
             each: None,
         }
     }
 
-    /// Records arrive where none was held: what went before was no work.
-    pub(crate) const fn work_begins(&mut self, now: Instant) {
-        self.settled = 0;
-        self.window_start = Some(now);
+    /// Records arrive where none was held: the time since the last one was settled was no work.
+    pub(crate) fn work_begins(&mut self, now: Instant) {
+        let idle = self.settled_at.map(|at| now.saturating_duration_since(at));
+        self.window_start = self
+            .window_start
+            .zip(idle)
+            .map(|(start, idle)| start + idle);
+        self.window_start.get_or_insert(now);
     }
 
     /// The application works on so many records at a time; 0 = it doesn't say.
@@ -64,6 +71,7 @@ impl Credit {
     pub(crate) fn settled(&mut self, now: Instant, records: u64) {
         let start = *self.window_start.get_or_insert(now);
         self.settled = self.settled.saturating_add(records);
+        self.settled_at = Some(now);
         let elapsed = now.saturating_duration_since(start);
         if elapsed < WINDOW {
             return;
@@ -81,6 +89,12 @@ impl Credit {
         self.least = self.least.saturating_mul(2).min(self.start);
         self.settled = 0;
         self.window_start = Some(now);
+    }
+
+    /// So many records don't age: the application has them all, and waits for more.
+    pub(crate) fn wants_more(&mut self, held: u64) {
+        let wanted = u32::try_from(held.saturating_mul(2)).unwrap_or(u32::MAX);
+        self.records = self.records.max(wanted);
     }
 
     /// A lock that can't be renewed ran out: more was held than could be worked off in its time.
@@ -196,6 +210,21 @@ mod tests {
         assert_eq!(credit.settled_within(half_a_lock), 1);
         credit.work_on(700);
         assert_eq!(credit.settled_within(half_a_lock), 700);
+    }
+
+    #[test]
+    fn credit_of_one_record_grows_again_though_nothing_is_held_in_between() {
+        #[allow(clippy::disallowed_methods)]
+        let mut now = Instant::now();
+        let mut credit = Credit::new(true);
+        credit.expired();
+        for _ in 0..100 {
+            credit.work_begins(now);
+            now = settle_for(&mut credit, now, 1, Duration::from_millis(10), 1);
+            now += Duration::from_millis(500);
+        }
+        assert_eq!(credit.records(u32::MAX, 1000), START);
+        assert!(credit.settled_within(Duration::from_secs(1)) >= 80);
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub(crate) struct Situation {
     pub(crate) credit: u32,
     /// Not worth a fetch below this, while something is held.
     pub(crate) credit_min: u32,
+    /// There are more leaders than records may be held: a long poll of one would keep the others waiting.
+    pub(crate) crowded: bool,
     /// Offsets held from this leader.
     pub(crate) held: u64,
     /// Offsets held from any leader.
@@ -42,7 +44,7 @@ pub(crate) struct Situation {
     pub(crate) muted_until: Instant,
     /// No fetch before, after an error.
     pub(crate) backoff_until: Instant,
-    /// No fetch before while something is held, after an empty one.
+    /// No fetch before while something is held or the leaders take turns, after an empty one.
     pub(crate) pace_until: Instant,
     /// Longest long poll.
     pub(crate) wait_max: Duration,
@@ -112,7 +114,7 @@ fn wants_fetch(situation: &Situation) -> bool {
 }
 
 fn fetch_at(situation: &Situation) -> Instant {
-    if situation.held > 0 || situation.blocked > 0 {
+    if situation.held > 0 || situation.blocked > 0 || situation.crowded {
         situation.backoff_until.max(situation.pace_until)
     } else {
         situation.backoff_until
@@ -129,7 +131,7 @@ fn plan_fetch(situation: &Situation) -> Option<Plan> {
         return situation.open.then_some(Plan::Acknowledge);
     }
     let idle = situation.held == 0 && situation.pending == 0 && situation.blocked == 0;
-    let wait = if idle {
+    let wait = if idle && !situation.crowded {
         situation.wait_max
     } else {
         Duration::ZERO
@@ -164,6 +166,7 @@ mod tests {
             changed: false,
             credit: 1000,
             credit_min: 250,
+            crowded: false,
             held: 0,
             held_anywhere: 0,
             pending: 0,
@@ -230,6 +233,27 @@ mod tests {
             }),
             Plan::Fetch { .. }
         ));
+    }
+
+    #[test]
+    fn leaders_that_take_turns_are_asked_without_a_wait_and_paced() {
+        let situation = Situation {
+            credit: 1,
+            credit_min: 1,
+            crowded: true,
+            ..idle()
+        };
+        let at_once = Plan::Fetch {
+            wait: Duration::ZERO,
+            records_max: 1,
+        };
+        assert_eq!(plan(&situation), at_once);
+        let pace_until = situation.now + Duration::from_millis(200);
+        let paced = Situation {
+            pace_until,
+            ..situation
+        };
+        assert_eq!(plan(&paced), Plan::Wait(Some(pace_until)));
     }
 
     #[test]

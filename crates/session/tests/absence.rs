@@ -16,7 +16,7 @@ use sharegroup_wire::MemberEpoch;
 
 use world::{Api, MS, SECOND, World};
 
-const LIMIT: std::time::Duration = std::time::Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(300);
 
 fn step_out(world: &mut World) {
     let now = world.now;

@@ -393,6 +393,7 @@ impl SessionCore {
         let renewable = self.is_renewable(versions);
         let renew_at = self.renew_at(deadline, versions);
         let bytes = fetched.records.len() as u64;
+        self.wants_more = false;
         if self.records_held() == 0 {
             self.credit.work_begins(now);
         }

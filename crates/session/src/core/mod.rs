@@ -139,6 +139,8 @@ pub struct SessionCore {
     phase: Phase,
     afterwards: Afterwards,
     paused: bool,
+    /// The application waits, and has all that was held when it said so.
+    wants_more: bool,
     /// A lock ran out before its records were settled, and the application gave no sign of life since.
     stalled: bool,
     last_connection: u64,
@@ -171,6 +173,7 @@ impl SessionCore {
             phase: Phase::Running,
             afterwards: Afterwards::default(),
             paused: false,
+            wants_more: false,
             stalled: false,
             last_connection: 0,
             troubles: Troubles::default(),
@@ -380,6 +383,22 @@ impl SessionCore {
     /// 0 = it doesn't say.
     pub fn work_on(&mut self, at_a_time: u32) {
         self.credit.work_on(at_a_time);
+    }
+
+    /// Whether so many records are held that nothing is fetched.
+    #[must_use]
+    pub fn is_out_of_credit(&self) -> bool {
+        let (held, held_max) = (self.records_held(), self.records_held_max());
+        let left = u64::from(held_max).saturating_sub(held);
+        held > 0 && left < u64::from(self.credit_min(held_max))
+    }
+
+    /// The application has all that is held, and waits for more without having settled it.
+    pub fn wants_more(&mut self) {
+        if self.is_out_of_credit() {
+            self.wants_more = true;
+            self.credit.wants_more(self.records_held());
+        }
     }
 
     /// What the group allows, where it is known: deliveries of a record (`share.delivery.count.limit`), and

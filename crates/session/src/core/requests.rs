@@ -145,6 +145,7 @@ impl SessionCore {
                 || session.contains.contains(&acquisition.partition)
         });
         let held_anywhere = self.records_held();
+        let held_max = self.records_held_max();
         let again = self.book.again(now, broker);
         let pending = pending.saturating_sub(again.blocked);
         let pending_due = session.pending_due.filter(|_| pending > 0);
@@ -156,7 +157,8 @@ impl SessionCore {
             assigned: !session.wanted.is_empty(),
             changed: session.is_changed(),
             credit: self.credit(held_anywhere),
-            credit_min: (self.records_held_max() / 4).max(1),
+            credit_min: self.credit_min(held_max),
+            crowded: u64::from(held_max) < self.leaders(),
             held,
             held_anywhere,
             pending,
@@ -172,7 +174,7 @@ impl SessionCore {
     }
 
     /// Most records to hold now.
-    fn records_held_max(&self) -> u32 {
+    pub(super) fn records_held_max(&self) -> u32 {
         let ours = self.group.part_of(self.assignment.iter());
         let credit = self.credit.records(self.config.records_held_max, ours);
         if self.may_renew() {
@@ -202,19 +204,32 @@ impl SessionCore {
                 _ => None,
             })
             .sum();
-        let leaders = self
-            .sessions
-            .values()
-            .filter(|session| !session.wanted.is_empty())
-            .count()
-            .max(1);
         let held_max = self.records_held_max();
         let left = u64::from(held_max)
             .saturating_sub(held)
             .saturating_sub(asked);
-        // Each leader may ask for its share, so that one long poll doesn't starve the others.
-        let share = u64::from(held_max) / leaders as u64;
-        u32::try_from(left.min(share.max(1))).unwrap_or(u32::MAX)
+        let share = self.share_of_leader(held_max);
+        u32::try_from(left).unwrap_or(u32::MAX).min(share)
+    }
+
+    /// Each leader may ask for its share, so that one long poll doesn't starve the others.
+    fn share_of_leader(&self, held_max: u32) -> u32 {
+        let share = u64::from(held_max) / self.leaders();
+        u32::try_from(share).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// Less credit is not worth a fetch while something is held, unless the application waits for it.
+    pub(super) fn credit_min(&self, held_max: u32) -> u32 {
+        if self.wants_more {
+            return 1;
+        }
+        (held_max / 4).max(1).min(self.share_of_leader(held_max))
+    }
+
+    /// Leaders with partitions of ours, at least 1.
+    fn leaders(&self) -> u64 {
+        let wanted = |session: &&ShareSession| !session.wanted.is_empty();
+        (self.sessions.values().filter(wanted).count() as u64).max(1)
     }
 
     fn carry_out(
