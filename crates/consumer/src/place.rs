@@ -80,7 +80,7 @@ fn is_last_misplaced(places: &[Option<Place>], ranges: &[AcquiredRange]) -> bool
         return false;
     };
     let before = match others.last() {
-        None => acquired.base_offset - 1,
+        None => acquired.base_offset.saturating_sub(1),
         Some(Some(before)) => before.last_offset,
         // Where a bad one ends isn't known.
         Some(None) => return false,
