@@ -181,6 +181,19 @@ async fn cut_connections_are_survived_before_and_after_the_effect() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn records_that_arrive_damaged_come_all_the_same_and_once() {
+    for script in [
+        "ShareFetch: flip bit",
+        "ShareFetch orders-0 50%: cut batch\nShareFetch 50%: flip bit",
+        "ShareFetch first 5: cut batch\nFetch first 3: cut after",
+    ] {
+        let outcome = survive(script).await;
+        assert!(outcome.struck > 0, "{script}");
+        assert_eq!(outcome.again, 0, "{script}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn withheld_answers_are_survived() {
     all_survive(&[
         "Produce after 2 first 2: withhold",

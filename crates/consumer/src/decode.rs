@@ -13,6 +13,7 @@ use sharegroup_wire::compress::DecompressLimits;
 use sharegroup_wire::record::{BatchError, BatchErrorKind, RecordBatch, RecordBatches, RecordSpan};
 
 use crate::batch::{Chunk, Entry, Records, ShareBatch};
+use crate::place::misplaced;
 use crate::shared::{Arrival, Command, Shared};
 
 /// What an acquisition's bytes turned out to hold.
@@ -28,14 +29,28 @@ pub(crate) struct Decoded {
 pub(crate) struct Unread {
     pub(crate) first_offset: i64,
     pub(crate) last_offset: i64,
-    /// The bad batch; `None` where the bytes end before.
+    /// The bad batch; `None` where the bytes end before, or a batch may lie elsewhere than it says.
     pub(crate) error: Option<BatchError>,
 }
 
+/// Where an acquisition's bytes are from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// From the ShareFetch that acquired it.
+    First,
+    /// From the log, read again: batches lie where they say.
+    Again,
+}
+
 /// Decodes an acquisition; batches hold at most `records_max` records each.
-pub(crate) fn decode(arrival: &Arrival, records_max: usize, shared: &Arc<Shared>) -> Decoded {
+pub(crate) fn decode(
+    arrival: &Arrival,
+    reading: Reading,
+    records_max: usize,
+    shared: &Arc<Shared>,
+) -> Decoded {
     let Arrival { acquired, lock } = arrival;
-    let scan = scan(acquired, &DecompressLimits::default());
+    let scan = scan(acquired, reading, &DecompressLimits::default());
     settle_gaps(acquired, &scan, shared);
     let records = Arc::new(Records {
         id: acquired.id,
@@ -104,18 +119,30 @@ struct Scan {
     known_below: Option<i64>,
 }
 
-fn scan(acquired: &Acquired, limits: &DecompressLimits) -> Scan {
+fn scan(acquired: &Acquired, reading: Reading, limits: &DecompressLimits) -> Scan {
     let mut scan = Scan::default();
     let Some(last) = acquired.ranges.last().map(|range| range.last_offset) else {
         return scan;
     };
+    let batches = RecordBatches::new(acquired.records.clone()).expecting(last);
+    let batches: Vec<Result<RecordBatch, BatchError>> = batches.collect();
+    let misplaced = match reading {
+        Reading::First => misplaced(&batches, &acquired.ranges),
+        Reading::Again => vec![false; batches.len()],
+    };
     let mut spans: Vec<RecordSpan> = Vec::new();
     let mut bad: Vec<BatchError> = Vec::new();
+    // Whether one of those since the last good batch may lie elsewhere.
+    let mut is_lost = false;
     let mut cursor = RangeCursor {
         ranges: &acquired.ranges,
         index: 0,
     };
-    for batch in RecordBatches::new(acquired.records.clone()).expecting(last) {
+    for (batch, is_misplaced) in batches.into_iter().zip(misplaced) {
+        is_lost |= is_misplaced;
+        if is_misplaced {
+            continue;
+        }
         let result = batch.and_then(|batch| {
             // Control records mark transactions and are nobody's (B-014).
             if !batch.is_control() {
@@ -125,13 +152,20 @@ fn scan(acquired: &Acquired, limits: &DecompressLimits) -> Scan {
         });
         match result {
             Ok((base_offset, last_offset)) => {
-                scan.enter_bad(acquired, std::mem::take(&mut bad), Some(base_offset));
+                let bad = std::mem::take(&mut bad);
+                if std::mem::take(&mut is_lost) {
+                    scan.enter_unread(acquired, base_offset - 1, None);
+                } else {
+                    scan.enter_bad(acquired, bad, Some(base_offset));
+                }
                 scan.known_below = scan.known_below.max(Some(last_offset.saturating_add(1)));
             }
             Err(error) => bad.push(error),
         }
     }
-    scan.enter_bad(acquired, bad, None);
+    if !is_lost {
+        scan.enter_bad(acquired, bad, None);
+    }
     // What the bytes don't reach.
     scan.enter_unread(acquired, i64::MAX - 1, None);
     scan
@@ -351,7 +385,7 @@ mod tests {
         };
         let shared = Shared::new(ShareStatus::joining(String::new()));
         let lock = Arc::new(LockState::new(deadline, Duration::from_secs(30), true));
-        let decoded = decode(&Arrival { acquired, lock }, 100, &shared);
+        let decoded = decode(&Arrival { acquired, lock }, Reading::First, 100, &shared);
         let mut commands = Vec::new();
         shared.take_commands(&mut commands);
         let commands = commands.iter().map(|command| match command {
@@ -480,7 +514,7 @@ mod tests {
 
     #[test]
     fn what_a_bad_batch_says_of_its_own_offsets_makes_no_gap() {
-        for last_offset_delta in [0, 1, 100, -1] {
+        for last_offset_delta in [0, 1, -1, 100] {
             let mut bytes = batch(3, 3).to_vec();
             bytes[23..27].copy_from_slice(&i32::to_be_bytes(last_offset_delta));
             // More records than there are.
@@ -489,8 +523,40 @@ mod tests {
             bytes[17..21].copy_from_slice(&crc.to_be_bytes());
             let records = [batch(0, 3), bytes.into(), batch(6, 3)];
             let (batches, unread, commands) = decoded(&records, &[(0, 8)]);
-            assert_eq!(batches, [[0, 1, 2], [6, 7, 8]]);
-            assert_eq!(unread, [(3, 5)], "{last_offset_delta}");
+            assert!(commands.is_empty(), "{commands:?}");
+            if last_offset_delta < 3 {
+                assert_eq!(batches, [[0, 1, 2], [6, 7, 8]]);
+                assert_eq!(unread, [(3, 5)], "{last_offset_delta}");
+            } else {
+                // Which of the two lies elsewhere nobody knows.
+                assert_eq!((batches, unread), (vec![vec![0, 1, 2]], vec![(3, 8)]));
+            }
+        }
+    }
+
+    #[test]
+    fn holes_of_compaction_need_no_second_read() {
+        let log = [batch(0, 2), batch(5, 2), batch(9, 3), batch(20, 1)];
+        let (batches, unread, commands) = decoded(&log, &[(0, 20)]);
+        assert_eq!(batches, [[0, 1, 5, 6, 9, 10, 11, 20]]);
+        assert!(unread.is_empty(), "{unread:?}");
+        assert_eq!(commands, ["GAP 2-4", "GAP 7-8", "GAP 12-19"]);
+    }
+
+    #[test]
+    fn a_batch_that_may_lie_elsewhere_is_unread_with_the_hole_that_it_leaves() {
+        // The middle one, which lies at 3, up and down; then the last one and the first one.
+        for (moved, records) in [
+            ((3, 8), [batch(0, 3), batch(4, 3), batch(6, 3)]),
+            ((0, 5), [batch(0, 3), batch(2, 3), batch(6, 3)]),
+            ((3, 8), [batch(0, 3), batch(3 << 40, 3), batch(6, 3)]),
+            ((6, 8), [batch(0, 3), batch(3, 3), batch(7, 3)]),
+            ((0, 5), [batch(1, 3), batch(3, 3), batch(6, 3)]),
+        ] {
+            let (batches, unread, commands) = decoded(&records, &[(0, 8)]);
+            assert_eq!(unread, [moved]);
+            let rest: Vec<i64> = (0..9).filter(|o| *o < moved.0 || *o > moved.1).collect();
+            assert_eq!(batches, [rest]);
             assert!(commands.is_empty(), "{commands:?}");
         }
     }

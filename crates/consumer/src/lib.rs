@@ -44,6 +44,7 @@ mod hand_out;
 mod lock;
 mod metrics;
 mod observer;
+mod place;
 mod poll_interval;
 pub mod producer;
 mod reader;

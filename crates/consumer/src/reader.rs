@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::batch::{CorruptBatch, ShareBatch};
 use crate::cluster::LogRead;
-use crate::decode::{Decoded, Unread, clip, decode, is_cut};
+use crate::decode::{Decoded, Reading, Unread, clip, decode, is_cut};
 use crate::error::ClientError;
 use crate::lock::LockView;
 use crate::metrics::add;
@@ -171,7 +171,8 @@ impl Reader {
 
     /// What can be read of an arrival.
     pub(crate) fn read(&mut self, arrival: &Arrival) -> Vec<Ready> {
-        let Decoded { batches, unread } = decode(arrival, self.records_max, &self.shared);
+        let Decoded { batches, unread } =
+            decode(arrival, Reading::First, self.records_max, &self.shared);
         let ready: Vec<Ready> = batches.into_iter().map(Ready::Batch).collect();
         for mut part in unread {
             warn_unread(&arrival.acquired, &part);
@@ -214,7 +215,8 @@ impl Reader {
                 ..part.acquired
             },
         };
-        let Decoded { batches, unread } = decode(&arrival, self.records_max, &self.shared);
+        let Decoded { batches, unread } =
+            decode(&arrival, Reading::Again, self.records_max, &self.shared);
         ready.extend(batches.into_iter().map(Ready::Batch));
         for mut left in unread {
             let error = left.error.as_ref();
@@ -273,23 +275,26 @@ fn warn_unread(acquired: &Acquired, unread: &Unread) {
 mod tests {
     use sharegroup_session::{AcquiredRange, AcquisitionId, LockLoss, TopicPartition};
     use sharegroup_wire::compress::Compression;
-    use sharegroup_wire::record::RecordBatchBuilder;
+    use sharegroup_wire::record::{RecordBatch, RecordBatchBuilder};
     use sharegroup_wire::{BrokerId, ErrorCode, TopicId};
 
     use super::*;
     use crate::lock::LockState;
     use crate::status::ShareStatus;
 
-    fn batch(base_offset: i64, count: usize) -> Bytes {
+    fn batch(base_offset: i64, count: i64) -> Bytes {
         let mut builder = RecordBatchBuilder::new(Compression::None);
-        for _ in 0..count {
+        for index in 0..count {
             let none = std::iter::empty();
-            builder.push(1000, None, Some(b"value"), none).unwrap();
+            let value = (base_offset + index).to_string();
+            builder
+                .push(1000, None, Some(value.as_bytes()), none)
+                .unwrap();
         }
         builder.build(base_offset).unwrap()
     }
 
-    fn bad(base_offset: i64, count: usize) -> Bytes {
+    fn bad(base_offset: i64, count: i64) -> Bytes {
         let mut bytes = batch(base_offset, count).to_vec();
         bytes[61] ^= 1;
         bytes.into()
@@ -359,6 +364,8 @@ mod tests {
                 match &ready {
                     Ready::Batch(batch) => told.good.extend(batch.records().map(|record| {
                         assert_eq!(record.delivery_count, 2);
+                        let value = record.offset.to_string();
+                        assert_eq!(record.value, Some(value.as_bytes()));
                         record.offset
                     })),
                     Ready::Corrupt(corrupt) => told
@@ -493,5 +500,40 @@ mod tests {
         world.arrive(&[bad(0, 3), batch(3, 3), bad(6, 3)], (0, 8));
         world.reader.give_back(ReleaseReason::Unseen);
         assert_eq!(world.answer(1, Ok(&[batch(0, 3)])), Told::default());
+    }
+
+    /// What of the log's batches a leader sends from an offset on.
+    fn log_from(log: &[Bytes], offset: i64) -> Vec<Bytes> {
+        let last_offset = |batch: &Bytes| RecordBatch::read(batch.clone()).unwrap().last_offset();
+        let batches = log.iter().filter(|batch| last_offset(batch) >= offset);
+        batches.cloned().collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn b_018_whichever_bit_flips_every_record_comes_once_and_as_it_was() {
+        let log = [batch(0, 3), batch(3, 3), batch(6, 3)];
+        for (first, last) in [(0, 8), (3, 5), (1, 8), (0, 7), (3, 8)] {
+            let whole = log_from(&log, first).concat();
+            for bit in 0..whole.len() * 8 {
+                let mut bytes = whole.clone();
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                let mut world = World::new();
+                let mut told = world.arrive(&[bytes.into()], (first, last));
+                let mut good = std::mem::take(&mut told.good);
+                while let Some((id, offset)) = told.reads.pop() {
+                    assert!(told.gaps.is_empty());
+                    let more = world.answer(id, Ok(&log_from(&log, offset)));
+                    good.extend(more.good);
+                    told.reads.extend(more.reads);
+                    told.gaps.extend(more.gaps);
+                    told.dropped.extend(more.dropped);
+                    told.corrupt.extend(more.corrupt);
+                }
+                good.sort_unstable();
+                let where_from = format!("{first}-{last}, bit {bit}: {told:?}");
+                assert_eq!(good, (first..=last).collect::<Vec<_>>(), "{where_from}");
+                assert_eq!(told, Told::default(), "{where_from}");
+            }
+        }
     }
 }

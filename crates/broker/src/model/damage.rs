@@ -85,7 +85,7 @@ impl Model {
             topic: topic.name.clone(),
             place,
         };
-        self.faults.damage(touch, records)
+        self.faults.damage(&touch, records)
     }
 }
 

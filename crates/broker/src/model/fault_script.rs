@@ -38,7 +38,7 @@
 //! | `delay DURATION` | it is worked on, and answered so much later |
 //! | `cut before`, `cut after` | the connection is cut before it is worked on, or in place of the answer |
 //! | `withhold`, `duplicate` | it is never answered; it is answered twice |
-//! | `flip bit` | in the records of an answer a bit flips: which one, and of which batch, is chance. Waits for answers with records, of ShareFetch and Fetch; `any` of them, as where a batch is corrupt in the log |
+//! | `flip bit` | in the records of an answer a bit flips: which one, and of which batch, is chance. Waits for answers with records, of ShareFetch and Fetch; with `any`, of both, as where a batch is corrupt in the log |
 //! | `cut batch` | the records of an answer end in the middle of the last batch. Waits as `flip bit` |
 //! | `move leader TOPIC-PARTITION to BROKER` | another leader; `next` is the one behind the present one |
 //! | `move coordinator GROUP to BROKER` | another coordinator of a group, or of a transactional id |
@@ -53,6 +53,8 @@ use std::fmt;
 use std::str::SplitWhitespace;
 use std::time::Duration;
 
+use sharegroup_wire::message::fetch::FetchRequest;
+use sharegroup_wire::message::share_fetch::ShareFetchRequest;
 use sharegroup_wire::{BrokerId, ErrorCode};
 
 use super::Model;
@@ -217,7 +219,7 @@ fn rule(line: &str) -> Result<Rule, String> {
 
 /// Only some answers have records.
 fn check_answers(when: &When) -> Result<(), String> {
-    const WITH_RECORDS: [i16; 2] = [1, 78];
+    const WITH_RECORDS: [i16; 2] = [FetchRequest::API_KEY, ShareFetchRequest::API_KEY];
     match when {
         When::Request {
             api_key: Some(key), ..

@@ -6,6 +6,7 @@
 //! let things happen to the cluster. The same seed and the same requests meet the same faults.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::slice;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -300,11 +301,10 @@ impl Faults {
     }
 
     /// Records are answered: what becomes of them.
-    pub(super) fn damage(&mut self, touch: Touch, mut records: Bytes) -> Bytes {
-        let touches = [touch];
+    pub(super) fn damage(&mut self, touch: &Touch, mut records: Bytes) -> Bytes {
         for active in self.rules.values_mut() {
             if let What::Records(damage) = active.rule.what
-                && find(&active.rule.when, touches[0].api_key, &touches).is_some()
+                && find(&active.rule.when, touch.api_key, slice::from_ref(touch)).is_some()
                 && active.strikes(&mut self.random)
             {
                 records = damage.apply(records, &mut self.random);
@@ -375,6 +375,8 @@ fn find<'a>(when: &When, api_key: i16, touches: &'a [Touch]) -> Option<Option<&'
 #[cfg(test)]
 mod tests {
     use sharegroup_wire::TopicId;
+    use sharegroup_wire::compress::Compression;
+    use sharegroup_wire::record::RecordBatchBuilder;
 
     use super::*;
 
@@ -465,5 +467,24 @@ mod tests {
         assert!(!faults.is_failing(FETCH, place) && faults.is_failing(ACKNOWLEDGE, place));
         assert_eq!(faults.partition(ACKNOWLEDGE, place), Some(error));
         assert_eq!(faults.partition(ACKNOWLEDGE, place), None);
+    }
+
+    #[test]
+    fn a_rule_for_records_waits_for_an_answer_that_has_some() {
+        let mut faults = Faults::default();
+        let partition = Some(("orders".to_owned(), 1));
+        let api_key = Some(FETCH);
+        let when = When::Request { api_key, partition };
+        faults.add_rule(Rule {
+            first: Some(1),
+            ..Rule::new(when, What::Records(Damage::FlipBit))
+        });
+        let mut batch = RecordBatchBuilder::new(Compression::None);
+        batch.push(0, None, None, std::iter::empty()).unwrap();
+        let records = batch.build(0).unwrap();
+        // Requests use nothing of it up, nor do other partitions.
+        assert_eq!(faults.strike(FETCH, &[about(FETCH, 1)]).0, Fault::None);
+        let mut damaged = |index| faults.damage(&about(FETCH, index), records.clone()) != records;
+        assert_eq!([2, 1, 1].map(&mut damaged), [false, true, false]);
     }
 }
