@@ -1,4 +1,5 @@
-//! Futures that are dropped, drivers that end, brokers that go silent: nothing is lost, nothing hangs.
+//! Drivers that end, brokers that go silent, members that vanish: nothing is lost, nothing hangs. (Futures that are
+//! dropped: `tests/cancel`.)
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -11,42 +12,16 @@
 mod paused;
 
 use std::collections::BTreeMap;
-use std::future::poll_fn;
-use std::pin::pin;
-use std::task::Poll;
 
-use sharegroup_consumer::{FatalError, OpenError, PollError, ShareBatch};
+use sharegroup_consumer::{FatalError, OpenError, PollError};
 use sharegroup_testkit::memory::{Fault, MemoryCluster};
 use sharegroup_wire::{BrokerId, ErrorCode};
 use tokio::time::{Instant, sleep, timeout};
 
 use paused::{
-    ACKNOWLEDGE, API_VERSIONS, FETCH, HEARTBEAT, MS, SECOND, accepted, available, builder,
-    check_legal, cluster, next, offsets, open,
+    ACKNOWLEDGE, API_VERSIONS, FETCH, HEARTBEAT, SECOND, accepted, available, builder, check_legal,
+    cluster, next, offsets, open,
 };
-
-/// Polls a future until it is done or has been pending more than `pendings` times; then drops it.
-async fn at_most<F: Future>(pendings: usize, future: F) -> Option<F::Output> {
-    let mut future = pin!(future);
-    let mut left = pendings;
-    poll_fn(|context| match future.as_mut().poll(context) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending if left == 0 => Poll::Ready(None),
-        Poll::Pending => {
-            left -= 1;
-            Poll::Pending
-        }
-    })
-    .await
-}
-
-/// A number below `end`, different for each `state`.
-fn below(state: &mut u64, end: u64) -> u64 {
-    *state = state
-        .wrapping_mul(6_364_136_223_846_793_005)
-        .wrapping_add(1_442_695_040_888_963_407);
-    (*state >> 33) % end
-}
 
 /// No delivery was settled twice.
 fn check_settled_once(cluster: &MemoryCluster) {
@@ -62,105 +37,6 @@ fn check_settled_once(cluster: &MemoryCluster) {
         }
     });
     assert!(settled.values().all(|count| *count == 1));
-}
-
-#[tokio::test(start_paused = true)]
-async fn t9_polls_and_commits_dropped_at_every_await_point_lose_nothing() {
-    for seed in 0..20 {
-        let (cluster, place) = cluster(3);
-        let places = cluster.model(|model| model.places());
-        let mut consumer = builder(&cluster).max_poll_records(7).build().await.unwrap();
-        let mut state = seed;
-        let mut held: Vec<ShareBatch> = Vec::new();
-        let started = Instant::now();
-        let mut produced = 0;
-        loop {
-            if produced < 100 {
-                let place = places[below(&mut state, 3) as usize];
-                cluster.model(|model| model.produce(place, 10));
-                produced += 10;
-            }
-            let pendings = below(&mut state, 4) as usize;
-            match below(&mut state, 3) {
-                0 | 1 => {
-                    let polled = at_most(pendings, timeout(100 * MS, consumer.poll())).await;
-                    if let Some(Ok(batch)) = polled {
-                        held.push(batch.unwrap().expect("not closed"));
-                    }
-                }
-                _ => {
-                    let _ = at_most(pendings, consumer.commit()).await;
-                }
-            }
-            if !held.is_empty() && below(&mut state, 2) == 0 {
-                let batch = held.swap_remove(below(&mut state, held.len() as u64) as usize);
-                batch.accept();
-            }
-            sleep(below(&mut state, 30) as u32 * MS).await;
-            let drained = places
-                .iter()
-                .map(|place| accepted(&cluster, *place).len())
-                .sum::<usize>()
-                == 100;
-            if drained && produced == 100 {
-                break;
-            }
-            assert!(
-                started.elapsed() < 300 * SECOND,
-                "wedged with seed {seed}: {:?}",
-                consumer.status()
-            );
-        }
-        let started = Instant::now();
-        assert!(
-            timeout(10 * SECOND, consumer.close(5 * SECOND))
-                .await
-                .unwrap()
-                .is_ok()
-        );
-        assert!(started.elapsed() < 5 * SECOND);
-        assert!(available(&cluster, place).is_empty());
-        check_settled_once(&cluster);
-        check_legal(&cluster);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn t9_close_that_is_dropped_goes_on_and_polls_give_nothing_more() {
-    for pendings in 0..3 {
-        let (cluster, place) = cluster(1);
-        cluster.model(|model| model.produce(place, 10));
-        let mut consumer = open(&cluster).await;
-        let batch = next(&mut consumer).await;
-        cluster.model(|model| model.produce(place, 10));
-        sleep(SECOND).await;
-        batch.accept();
-        let _ = at_most(pendings, consumer.close(5 * SECOND)).await;
-        assert!(
-            timeout(10 * SECOND, consumer.poll())
-                .await
-                .unwrap()
-                .unwrap()
-                .is_none(),
-            "after {pendings}"
-        );
-        sleep(SECOND).await;
-        assert_eq!(accepted(&cluster, place), (0..10).collect::<Vec<_>>());
-        assert_eq!(available(&cluster, place), (10..20).collect::<Vec<_>>());
-        cluster.model(|model| assert_eq!(model.members().count(), 0));
-        check_legal(&cluster);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn build_that_is_dropped_leaves_nobody_behind() {
-    for pendings in 0..12 {
-        let (cluster, _) = cluster(1);
-        let _ = at_most(pendings, builder(&cluster).build()).await;
-        sleep(10 * SECOND).await;
-        cluster.model(|model| assert_eq!(model.members().count(), 0, "after {pendings}"));
-        check_legal(&cluster);
-    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -80,6 +80,11 @@ impl History {
         self.0.as_deref().unwrap_or_default()
     }
 
+    /// What happened since the last call; it is forgotten then.
+    pub fn take(&mut self) -> Vec<(Instant, Event)> {
+        self.0.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
     /// Notes an event, which is made only where somebody wants to know.
     pub(super) fn note(&mut self, at: Instant, event: impl FnOnce() -> Event) {
         if let Some(events) = &mut self.0 {

@@ -46,6 +46,7 @@ asked_again! {
     t9_find_topic_can_be_dropped: |admin| admin.find_topic(TOPIC);
     t9_describe_each_topic_can_be_dropped: |admin| admin.describe_each_topic(&[TOPIC, "none"]);
     t9_group_configs_can_be_dropped: |admin| admin.group_configs(GROUP);
+    t9_share_limits_can_be_dropped: |admin| admin.share_limits(GROUP);
     t9_topic_configs_can_be_dropped: |admin| admin.topic_configs(TOPIC);
     t9_broker_configs_can_be_dropped: |admin| admin.broker_configs();
 }

@@ -20,7 +20,9 @@ mod producer;
 mod seeded;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::future::poll_fn;
+use std::path::Path;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
@@ -91,6 +93,33 @@ async fn at_every_wait(test: impl AsyncFn(Cut) -> bool) {
         }
         assert!(waits > 0, "it never waited");
     }
+}
+
+/// What a new public function has to do: be cut here, too.
+#[test]
+fn every_public_async_function_is_cut() {
+    let tests = ["admin", "consumer", "producer", "seeded"].map(|name| {
+        let path = format!("{}/tests/cancel/{name}.rs", env!("CARGO_MANIFEST_DIR"));
+        fs::read_to_string(path).unwrap()
+    });
+    let mut missing = Vec::new();
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = fs::read_to_string(path).unwrap();
+            let functions = text.split("pub async fn ").skip(1);
+            let names = functions.filter_map(|rest| rest.split(['(', '<']).next());
+            let is_missing =
+                |name: &&str| !tests.iter().any(|test| test.contains(&format!("{name}(")));
+            missing.extend(names.filter(is_missing).map(ToOwned::to_owned));
+        }
+    }
+    assert_eq!(missing, Vec::<String>::new());
 }
 
 /// A cluster of two brokers with a topic and a group that reads it from its start under short locks.

@@ -275,24 +275,8 @@ impl World {
         };
         let mut open = connection.open.iter();
         let asked = open.find(|open| open.correlation == correlation);
-        let member = connection.member;
         let answer = match asked.map(|open| decode(open, frame)) {
-            Some(Ok(Answer::Fetch(mut response, _))) => {
-                self.tally.met(response.error_code);
-                let grants = self.judge.take_grants(member, &response);
-                response.throttle_time_ms = self.throttle(number);
-                Some(Answer::Fetch(response, grants))
-            }
-            Some(Ok(mut answer)) => {
-                if let Answer::Acknowledge(response) = &mut answer {
-                    response.throttle_time_ms = self.throttle(number);
-                }
-                if let Answer::Metadata(response) = &mut answer {
-                    self.network.hide(response);
-                }
-                self.tally.met(answer.error());
-                Some(answer)
-            }
+            Some(Ok(answer)) => Some(self.dress(number, answer)),
             Some(Err(error)) => {
                 self.judge
                     .object("wire", format!("an answer that can't be read: {error}"));
@@ -306,6 +290,22 @@ impl World {
             let happening = Happening::ToMember(number, correlation, answer);
             self.schedule(at, happening);
         }
+    }
+
+    /// Adds to the model's answer what it knows nothing of: names of what was granted, quotas, rights.
+    fn dress(&mut self, number: Number, mut answer: Answer) -> Answer {
+        answer.each_error(|error| self.tally.met(error));
+        match &mut answer {
+            Answer::Fetch(response, grants) => {
+                let member = self.network.connections[number].member;
+                *grants = self.judge.take_grants(member, response);
+                response.throttle_time_ms = self.throttle(number);
+            }
+            Answer::Acknowledge(response) => response.throttle_time_ms = self.throttle(number),
+            Answer::Metadata(response) => self.network.hide(response),
+            Answer::Coordinator(_) | Answer::Heartbeat(_) => {}
+        }
+        answer
     }
 
     /// A request reaches the broker, which doesn't look at it while it throttles its sender (KIP-219).
@@ -400,16 +400,36 @@ impl Answer {
         }
     }
 
-    fn error(&self) -> ErrorCode {
+    /// Every error code in it, also those that are none.
+    fn each_error(&self, mut met: impl FnMut(ErrorCode)) {
         match self {
-            Self::Metadata(response) => response.error_code,
-            Self::Coordinator(response) => response
-                .coordinators
-                .first()
-                .map_or(response.error_code, |coordinator| coordinator.error_code),
-            Self::Heartbeat(response) => response.error_code,
-            Self::Fetch(response, _) => response.error_code,
-            Self::Acknowledge(response) => response.error_code,
+            Self::Metadata(response) => met(response.error_code),
+            Self::Coordinator(response) => {
+                let first = response.coordinators.first();
+                met(first.map_or(response.error_code, |coordinator| coordinator.error_code));
+            }
+            Self::Heartbeat(response) => met(response.error_code),
+            Self::Fetch(response, _) => {
+                met(response.error_code);
+                for partition in response
+                    .responses
+                    .iter()
+                    .flat_map(|topic| &topic.partitions)
+                {
+                    met(partition.error_code);
+                    met(partition.acknowledge_error_code);
+                }
+            }
+            Self::Acknowledge(response) => {
+                met(response.error_code);
+                for partition in response
+                    .responses
+                    .iter()
+                    .flat_map(|topic| &topic.partitions)
+                {
+                    met(partition.error_code);
+                }
+            }
         }
     }
 }

@@ -73,7 +73,6 @@ pub(super) struct World {
     pub(super) topic_names: BTreeMap<TopicId, &'static str>,
     /// Batches for a topic that is to come back.
     pub(super) unproduced: Vec<Step>,
-    events_seen: usize,
 }
 
 impl World {
@@ -109,7 +108,6 @@ impl World {
             partitions: first.chain(second).collect(),
             topic_names: BTreeMap::new(),
             unproduced: Vec::new(),
-            events_seen: 0,
             model,
             script,
         };
@@ -278,16 +276,7 @@ impl World {
     }
 
     pub(super) fn take_history(&mut self) {
-        let events = self.model.history.events();
-        let new: Vec<Event> = events
-            .iter()
-            .skip(self.events_seen)
-            .map(|(_, event)| event)
-            .filter(|event| !matches!(event, Event::Request { .. }))
-            .cloned()
-            .collect();
-        self.events_seen = events.len();
-        for event in new {
+        for (_, event) in self.model.history.take() {
             match event {
                 Event::Acquired {
                     member_id,

@@ -25,7 +25,7 @@ pub struct Tally {
     pub throttled: u64,
     /// Steps taken, by name.
     pub steps: BTreeMap<String, u64>,
-    /// Top-level error codes of answers.
+    /// Error codes of answers and of their partitions.
     pub errors: BTreeMap<String, u64>,
     /// Why acknowledgements and locks were lost.
     pub failures: BTreeMap<String, u64>,
