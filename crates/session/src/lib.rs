@@ -13,6 +13,34 @@
 //! `now` must be monotonic. Every request that was polled must be answered by exactly one call of
 //! its `handle_*` method, unless its connection was dropped in between.
 //!
+//! The member:
+//!
+//! ```text
+//! Joining ──join answered──► Stable ──close──► Leaving ──answer, or given up──► Left
+//!    ▲                         │
+//!    └─ fenced, unknown, group ┘
+//!       gone, polled again
+//! ```
+//!
+//! A share session, one per leader and connection:
+//!
+//! ```text
+//! Down ─► Connecting ─► Up, epoch 0 ─first answer─► Up, epoch 1, 2, … i32::MAX, 1, … ─epoch −1─► closed
+//!  ▲                        │                         │
+//!  └──── lost, refused, or unanswered for the request timeout: what is held is lost, what was
+//!        settled is told as not sent or unknown
+//! ```
+//!
+//! An acquired offset; each ends with exactly one [`Event::Acknowledged`] or [`Event::LockLost`]:
+//!
+//! ```text
+//! Held ──settled──► Pending ──sent──► Sent ──answered──► told
+//!  │ ▲                 ▲ ▲              │
+//!  │ └─ renewed        │ └─ one of its partition was stale, or the broker asks to try again
+//!  └─dropped─► Delayed ┘ released
+//! Held, Delayed, Pending ──lock ends, session ends, acquired again──► told as lost, never sent
+//! ```
+//!
 //! What it keeps true (`ARCHITECTURE.md`, "Invariants"): no acknowledgement is sent after its lock's
 //! deadline, for a dead share session, or for an acquisition that a newer one replaced.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
