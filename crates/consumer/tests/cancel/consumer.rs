@@ -3,11 +3,12 @@
 use std::cell::Cell;
 
 use futures_util::StreamExt;
+use sharegroup_broker::model::fault_script::FaultScript;
 use sharegroup_consumer::{Delivery, Outcome, ShareConsumer};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::{Cut, GROUP, MS, SECOND, World, at_every_wait, cut};
+use super::{Cut, GROUP, MS, PARTITIONS, SECOND, World, at_every_wait, cut};
 
 const RECORDS: usize = 16;
 
@@ -35,6 +36,28 @@ async fn t9_a_poll_that_is_dropped_loses_no_record() {
         if let Some(batch) = polled {
             batch.unwrap().unwrap().accept();
         }
+        world.finish(consumer).await;
+        is_done
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn t9_a_poll_that_is_dropped_while_damaged_records_are_read_again_loses_none() {
+    let faults = FaultScript::parse("ShareFetch orders-0 first 2: flip bit").unwrap();
+    at_every_wait(async |at| {
+        let world = World::with_records(RECORDS).await;
+        let rules = faults.rules.iter().map(|(_, rule)| rule.clone());
+        world.broker.script(rules);
+        let mut consumer = world.consumer().await;
+        let polled = cut(at, async {
+            for _ in 0..PARTITIONS {
+                consumer.poll().await.unwrap().unwrap().accept();
+            }
+        });
+        let is_done = polled.await.is_some();
+        let struck = world.broker.model(|model| model.faults.struck());
+        assert!(struck > 0 || !is_done, "nothing was damaged");
         world.finish(consumer).await;
         is_done
     })
