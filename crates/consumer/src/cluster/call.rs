@@ -87,7 +87,8 @@ impl Cluster {
         let mut attempts = Attempts::new(self, R::NAME);
         loop {
             let bootstrap = self.bootstrap_servers().await;
-            let candidates = self.state().candidates(bootstrap);
+            let recovery = self.config().metadata_recovery;
+            let candidates = self.state().candidates(bootstrap, recovery);
             // A frozen broker answers nothing and refuses nothing. Where another one may answer
             // and the request may be done twice, it gets a short time at first.
             let patience = match retry {

@@ -11,7 +11,6 @@ mod state;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sharegroup_wire::BrokerId;
 use sharegroup_wire::id::TopicId;
 use sharegroup_wire::message::Message;
 use sharegroup_wire::message::api_versions::ApiVersionsRequest;
@@ -23,11 +22,12 @@ use sharegroup_wire::net::{
     Address, CallError, CloseReason, ConnectError, Connection, ConnectionOptions, canonical_servers,
 };
 use sharegroup_wire::text::is_visible;
+use sharegroup_wire::{BrokerId, ErrorCode};
 use tokio::sync::{OnceCell, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::backoff::{Backoff, Jitter};
-use crate::client::{ClientConfig, DnsLookup};
+use crate::client::{ClientConfig, DnsLookup, MetadataRecovery};
 use crate::error::ClientError;
 
 pub(crate) use call::{Attempts, Retry};
@@ -233,6 +233,9 @@ impl Cluster {
             ..self.inner.options.clone()
         };
         let opened = Connection::open(&*self.inner.config.connector, address, &options).await;
+        if let Err(ConnectError::Broker { code, .. }) = &opened {
+            self.rebootstraps_for(*code);
+        }
         let backoff = self.inner.config.reconnect_backoff();
         let mut state = self.state();
         match &opened {
@@ -353,24 +356,60 @@ impl Cluster {
             allow_auto_topic_creation: false,
             ..Default::default()
         };
-        let response = self.call_any(&request).await?;
-        let mut state = self.state();
-        if response.error_code.is_none() {
-            let brokers = response.brokers.iter();
-            state.set_brokers(
-                brokers
-                    .filter_map(|b| address(&b.host, b.port).map(|address| (b.node_id, address))),
-            );
-            Ok(response)
-        } else {
-            // REBOOTSTRAP_REQUIRED: what is known is of another cluster.
-            state.set_brokers(std::iter::empty());
-            Err(ClientError::Broker {
+        let mut attempts = Attempts::new(self, MetadataRequest::NAME);
+        let cluster = self.until(attempts.deadline());
+        loop {
+            cluster.give_up_silent_brokers();
+            let response = cluster.call_any(&request).await?;
+            let code = response.error_code;
+            if code.is_none() {
+                let brokers = response.brokers.iter();
+                let known = brokers
+                    .filter_map(|b| address(&b.host, b.port).map(|address| (b.node_id, address)));
+                let mut state = cluster.state();
+                state.set_brokers(known);
+                state.unrefreshed_since = None;
+                drop(state);
+                return Ok(response);
+            }
+            let error = ClientError::Broker {
                 api: MetadataRequest::NAME,
-                code: response.error_code,
+                code,
                 message: None,
-            })
+            };
+            if !cluster.rebootstraps_for(code) {
+                return Err(error);
+            }
+            attempts.failed(error);
+            attempts.pause().await?;
         }
+    }
+
+    /// Forgets the known brokers where none has given metadata for too long (KIP-1102).
+    fn give_up_silent_brokers(&self) {
+        let (now, config) = (Instant::now(), self.config());
+        let mut state = self.state();
+        let since = *state.unrefreshed_since.get_or_insert(now);
+        let is_long = now.duration_since(since) >= config.metadata_rebootstrap_trigger;
+        if is_long && config.metadata_recovery == MetadataRecovery::Rebootstrap {
+            tracing::warn!(
+                waited = ?now.duration_since(since),
+                "No known broker gave metadata; starting again from the bootstrap servers."
+            );
+            state.rebootstrap();
+        }
+    }
+
+    /// Forgets the known brokers where one says so (KIP-1102): they are another cluster's by now. Whether
+    /// that was so.
+    fn rebootstraps_for(&self, code: ErrorCode) -> bool {
+        let required = code == ErrorCode::RebootstrapRequired
+            && self.config().metadata_recovery == MetadataRecovery::Rebootstrap;
+        if required {
+            tracing::warn!("A broker asks to start again from the bootstrap servers.");
+            self.state().rebootstrap();
+        }
+        required
     }
 
     /// The coordinator of a group, from memory or by asking once.
