@@ -330,6 +330,15 @@ impl Model {
         self.reload(place);
     }
 
+    /// A broker comes back with another address, as metadata tells from now on; see
+    /// [`restart`](Self::restart). In memory it is reached there alone.
+    pub fn readdress(&mut self, broker: BrokerId, host: &str, port: u16) {
+        self.restart(broker);
+        if let Some(node) = self.nodes.get_mut(&broker) {
+            (node.host, node.port) = (host.to_owned(), port);
+        }
+    }
+
     /// A broker stops and starts: its connections and share sessions are gone, its share partitions
     /// are loaded anew. Deliveries that were never stored are forgotten.
     pub fn restart(&mut self, broker: BrokerId) {

@@ -111,6 +111,12 @@ impl Cluster {
                     Err(error) if error.may_have_arrived() && !retry.allows(&error) => {
                         return Err(error);
                     }
+                    // The other candidates are of the same metadata.
+                    Err(error) if demands_rebootstrap(&error) => {
+                        any_may_pass = true;
+                        attempts.failed(error);
+                        break;
+                    }
                     Err(error) => {
                         any_may_pass |= error.is_retriable();
                         refused = refused.or_else(|| unauthenticated(&error));
@@ -231,6 +237,17 @@ fn unauthenticated(error: &ClientError) -> Option<ConnectError> {
         }
         _ => None,
     }
+}
+
+/// Whether a broker sends the client to its bootstrap servers.
+const fn demands_rebootstrap(error: &ClientError) -> bool {
+    matches!(
+        error,
+        ClientError::Connect(ConnectError::Broker {
+            code: ErrorCode::RebootstrapRequired,
+            ..
+        })
+    )
 }
 
 /// How long one broker may keep silent while others can be asked, after so many rounds.

@@ -47,6 +47,8 @@ struct Inner {
     options: ConnectionOptions,
     jitter: Jitter,
     state: Mutex<State>,
+    /// Changed when addresses of brokers were learnt.
+    learnt: watch::Sender<()>,
     /// The bootstrap servers by their own names, where they are wanted.
     canonical: OnceCell<Vec<Address>>,
     /// Why no connection will ever be had, once that is certain.
@@ -76,6 +78,7 @@ impl Cluster {
                 options,
                 jitter,
                 state: Mutex::default(),
+                learnt: watch::Sender::new(()),
                 canonical: OnceCell::new(),
                 refusal: watch::Sender::new(None),
             }),
@@ -141,6 +144,7 @@ impl Cluster {
     pub(crate) fn learn_broker(&self, broker: BrokerId, host: &str, port: i32) {
         if let Some(address) = address(host, port).filter(|_| broker.0 >= 0) {
             self.state().brokers.insert(broker, address);
+            self.inner.learnt.send_replace(());
         }
     }
 
@@ -152,9 +156,27 @@ impl Cluster {
         broker: BrokerId,
         idle_max: Option<Duration>,
     ) -> Result<Connection, ClientError> {
-        let address = self.known_address(broker).await?;
-        let opened = self.open(&address, idle_max).await;
-        Ok(opened.inspect_err(|error| self.refused_by(error))?)
+        let mut address = self.known_address(broker).await?;
+        loop {
+            tokio::select! {
+                opened = self.open(&address, idle_max) => {
+                    return Ok(opened.inspect_err(|error| self.refused_by(error))?);
+                }
+                moved = self.moved(broker, &address) => address = moved,
+            }
+        }
+    }
+
+    /// Waits until metadata tells that a broker listens elsewhere by now.
+    async fn moved(&self, broker: BrokerId, from: &Address) -> Address {
+        let mut learnt = self.inner.learnt.subscribe();
+        loop {
+            match self.address(broker) {
+                Some(address) if address != *from => return address,
+                // The sender lives as long as this handle.
+                _ => drop(learnt.changed().await),
+            }
+        }
     }
 
     /// A failed call, told by its cause where the broker tells that. It is asked once.
@@ -370,6 +392,7 @@ impl Cluster {
                 state.set_brokers(known);
                 state.unrefreshed_since = None;
                 drop(state);
+                cluster.inner.learnt.send_replace(());
                 return Ok(response);
             }
             let error = ClientError::Broker {
