@@ -314,7 +314,7 @@ impl ShareConsumerBuilder {
         self
     }
 
-    /// Rack of the client (`client.rack`).
+    /// Rack of the client (`client.rack`), which the group's coordinator is told; empty = none. Default none.
     pub fn client_rack(mut self, rack: impl Into<String>) -> Self {
         self.session.client_rack = Some(rack.into()).filter(|rack| !rack.is_empty());
         self
