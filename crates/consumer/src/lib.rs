@@ -48,6 +48,8 @@ pub mod producer;
 mod report;
 mod shared;
 mod status;
+#[cfg(feature = "telemetry")]
+mod telemetry;
 mod thread;
 mod topic_partition;
 

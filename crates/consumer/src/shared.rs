@@ -123,6 +123,9 @@ pub(crate) struct Shared {
     /// Nothing is acquired until the application shows life.
     stalled: AtomicBool,
     pub(crate) pace: Pace,
+    /// The name that a broker gave this client (KIP-714).
+    #[cfg(feature = "telemetry")]
+    pub(crate) client_instance_id: std::sync::OnceLock<sharegroup_wire::TopicId>,
     started: Instant,
     /// When the application polled last, in microseconds since the start.
     polled_at: AtomicU64,
@@ -139,6 +142,8 @@ impl Shared {
             renewable: AtomicBool::new(true),
             stalled: AtomicBool::new(false),
             pace: Pace::default(),
+            #[cfg(feature = "telemetry")]
+            client_instance_id: std::sync::OnceLock::new(),
             started: Instant::now(),
             polled_at: AtomicU64::new(0),
         })

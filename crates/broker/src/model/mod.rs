@@ -32,6 +32,7 @@ pub mod log;
 pub mod producer_state;
 pub mod share_partition;
 pub mod share_session;
+pub mod telemetry;
 pub mod topics;
 pub mod transactions;
 
@@ -141,6 +142,8 @@ pub struct Model {
     pub transactions: Transactions,
     /// What happened, where that is recorded.
     pub history: History,
+    /// Metrics of clients.
+    pub telemetry: telemetry::Telemetry,
     pub(crate) journal: Journal,
     pub(crate) nodes: BTreeMap<BrokerId, Node>,
     pub(crate) users: BTreeMap<String, String>,
@@ -184,6 +187,7 @@ impl Model {
             groups: BTreeMap::new(),
             transactions: Transactions::default(),
             history: History::default(),
+            telemetry: telemetry::Telemetry::default(),
             journal: Journal::default(),
             nodes: config.brokers.into_iter().map(node).collect(),
             users: config.users,
