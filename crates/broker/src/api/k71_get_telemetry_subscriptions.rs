@@ -20,6 +20,7 @@ impl Serve for GetTelemetrySubscriptionsRequest {
         } else {
             self.client_instance_id
         };
+        model.telemetry.asked += 1;
         let wanted = model.telemetry.subscription.clone();
         Reply::Now(GetTelemetrySubscriptionsResponse {
             client_instance_id,

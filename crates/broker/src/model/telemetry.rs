@@ -16,6 +16,8 @@ const COMPRESSION_TYPES: [i8; 4] = [4, 3, 1, 2];
 pub struct Telemetry {
     /// What is wanted. Default nothing, as with a broker that has no receiver of metrics.
     pub subscription: Subscription,
+    /// How often clients asked for it.
+    pub asked: u64,
     /// What was pushed and taken; the last thousand, in their order.
     pub pushes: Vec<Push>,
 }
