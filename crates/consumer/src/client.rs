@@ -56,6 +56,12 @@ pub struct ClientConfig {
     pub connections_max_idle: Option<Duration>,
     /// Age at which metadata is asked for again (`metadata.max.age.ms`). Default 5 min.
     pub metadata_max_age: Duration,
+    /// What to do when the brokers of the last metadata can't be reached any more
+    /// (`metadata.recovery.strategy`). Default start again from the bootstrap servers.
+    pub metadata_recovery: MetadataRecovery,
+    /// Time without metadata after which known brokers are forgotten though they can be connected to
+    /// (`metadata.recovery.rebootstrap.trigger.ms`, KIP-1102). Default 5 min.
+    pub metadata_rebootstrap_trigger: Duration,
     /// Seed of the spread of pauses. Default random.
     pub seed: u64,
     /// TLS and SASL (`security.protocol`, `ssl.*`, `sasl.*`). Default neither.
@@ -84,6 +90,8 @@ impl ClientConfig {
             connection_setup_timeout_max: Duration::from_secs(30),
             connections_max_idle: Some(Duration::from_secs(540)),
             metadata_max_age: Duration::from_secs(300),
+            metadata_recovery: MetadataRecovery::default(),
+            metadata_rebootstrap_trigger: Duration::from_secs(300),
             seed: Jitter::random_seed(),
             #[cfg(feature = "tls")]
             security: SecurityConfig::default(),
@@ -108,6 +116,10 @@ impl ClientConfig {
                 self.dns_lookup = value.parse()?;
                 return Ok(true);
             }
+            METADATA_RECOVERY => {
+                self.metadata_recovery = value.parse()?;
+                return Ok(true);
+            }
             "client.id" => {
                 self.client_id = Some(value.trim().to_owned()).filter(|id| !id.is_empty());
                 return Ok(true);
@@ -128,6 +140,7 @@ impl ClientConfig {
             "socket.connection.setup.timeout.ms" => &mut self.connection_setup_timeout,
             "socket.connection.setup.timeout.max.ms" => &mut self.connection_setup_timeout_max,
             "metadata.max.age.ms" => &mut self.metadata_max_age,
+            "metadata.recovery.rebootstrap.trigger.ms" => &mut self.metadata_rebootstrap_trigger,
             _ => return Ok(false),
         };
         *slot = milliseconds(key, value)?;
@@ -247,6 +260,36 @@ impl FromStr for DnsLookup {
     }
 }
 
+/// What a client does when none of the brokers that it knows can be reached
+/// (`metadata.recovery.strategy`, KIP-899).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MetadataRecovery {
+    /// It starts again from the bootstrap servers. Also where a broker tells it to
+    /// (REBOOTSTRAP_REQUIRED), and where no metadata came for `metadata.recovery.rebootstrap.trigger.ms`
+    /// (KIP-1102).
+    #[default]
+    Rebootstrap,
+    /// It goes on trying the brokers that it knows.
+    None,
+}
+
+impl FromStr for MetadataRecovery {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "rebootstrap" => Ok(Self::Rebootstrap),
+            "none" => Ok(Self::None),
+            _ => Err(ConfigError::InvalidValue {
+                key: METADATA_RECOVERY.to_owned(),
+                value: text.to_owned(),
+                expected: "rebootstrap or none",
+            }),
+        }
+    }
+}
+
+const METADATA_RECOVERY: &str = "metadata.recovery.strategy";
 const DNS_LOOKUP: &str = "client.dns.lookup";
 const BOOTSTRAP_SERVERS: &str = "bootstrap.servers";
 
@@ -264,6 +307,8 @@ const KEYS: &[&str] = &[
     "socket.connection.setup.timeout.max.ms",
     "connections.max.idle.ms",
     "metadata.max.age.ms",
+    METADATA_RECOVERY,
+    "metadata.recovery.rebootstrap.trigger.ms",
     #[cfg(feature = "tls")]
     "security.protocol",
     #[cfg(feature = "tls")]
@@ -364,6 +409,7 @@ mod tests {
             let value = match *key {
                 BOOTSTRAP_SERVERS => "b:2",
                 DNS_LOOKUP => "resolve_canonical_bootstrap_servers_only",
+                METADATA_RECOVERY => "none",
                 "security.protocol" => "PLAINTEXT",
                 "ssl.truststore.type" | "ssl.keystore.type" => "PEM",
                 "ssl.endpoint.identification.algorithm" => "https",

@@ -255,6 +255,15 @@ impl ShareConsumer {
         self.status.clone()
     }
 
+    /// The name that a broker gave this client for its metrics (KIP-714), 22 characters of base64; `None` until
+    /// a broker was asked, and where none takes metrics. Only with the feature `telemetry`.
+    #[cfg(feature = "telemetry")]
+    #[must_use]
+    pub fn client_instance_id(&self) -> Option<String> {
+        let id = self.shared.client_instance_id.get();
+        id.map(ToString::to_string)
+    }
+
     /// Counters since the start.
     #[must_use]
     pub fn metrics(&self) -> ShareMetrics {
@@ -290,6 +299,8 @@ pub struct ShareConsumerBuilder {
     max_poll_records: usize,
     startup_timeout: Duration,
     max_poll_interval: Option<Duration>,
+    #[cfg(feature = "telemetry")]
+    metrics_push: bool,
     observer: Option<Arc<dyn ShareObserver>>,
     on_current: bool,
 }
@@ -302,6 +313,8 @@ impl ShareConsumerBuilder {
             max_poll_records: 500,
             startup_timeout: Duration::from_secs(60),
             max_poll_interval: Some(Duration::from_secs(300)),
+            #[cfg(feature = "telemetry")]
+            metrics_push: true,
             observer: None,
             on_current: false,
         }
@@ -319,7 +332,7 @@ impl ShareConsumerBuilder {
         self
     }
 
-    /// Rack of the client (`client.rack`).
+    /// Rack of the client (`client.rack`), which the group's coordinator is told; empty = none. Default none.
     pub fn client_rack(mut self, rack: impl Into<String>) -> Self {
         self.session.client_rack = Some(rack.into()).filter(|rack| !rack.is_empty());
         self
@@ -425,6 +438,16 @@ impl ShareConsumerBuilder {
         self
     }
 
+    /// Whether metrics are pushed to the broker where it asks for them (`enable.metrics.push`, KIP-714); only
+    /// with the feature `telemetry`. They are the counters of [`ShareMetrics`], under the names of Kafka's
+    /// own share consumer where it has them, else under `sharegroup.consumer`; with the group, the member and
+    /// the rack as attributes. The last push may hold up a close for a second. Default yes.
+    #[cfg(feature = "telemetry")]
+    pub fn metrics_push(mut self, push: bool) -> Self {
+        self.metrics_push = push;
+        self
+    }
+
     /// Runs the driver on the current runtime instead of its own thread: for tests under paused time.
     pub fn driver_on_current(mut self) -> Self {
         self.on_current = true;
@@ -479,14 +502,21 @@ impl ShareConsumerBuilder {
         };
         let deadline = Instant::now() + self.startup_timeout;
         let (observer, max_poll_interval) = (self.observer, self.max_poll_interval);
+        #[cfg(feature = "telemetry")]
+        let metrics_push = self.metrics_push;
         let cluster = Cluster::new(client);
         let watched = cluster.clone();
         let start = async move {
             let core = SessionCore::new(session, Instant::now().into_std());
-            Driver::new(core, cluster, shared, observer)
-                .with_poll_interval(max_poll_interval)
-                .run()
-                .await;
+            let driver =
+                Driver::new(core, cluster, shared, observer).with_poll_interval(max_poll_interval);
+            #[cfg(feature = "telemetry")]
+            let driver = if metrics_push {
+                driver.with_telemetry()
+            } else {
+                driver
+            };
+            driver.run().await;
         };
         if self.on_current {
             tokio::spawn(start);

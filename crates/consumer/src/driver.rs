@@ -67,6 +67,8 @@ pub(crate) struct Driver {
     shared: Arc<Shared>,
     observer: Option<Arc<dyn ShareObserver>>,
     poll_interval: Option<PollInterval>,
+    #[cfg(feature = "telemetry")]
+    telemetry: Option<crate::telemetry::Telemetry>,
     requests: JoinSet<Completion>,
     connections: HashMap<ConnectionId, Connection>,
     /// The coordinator's connection, which no fetch uses.
@@ -102,6 +104,8 @@ impl Driver {
             shared,
             observer,
             poll_interval: None,
+            #[cfg(feature = "telemetry")]
+            telemetry: None,
             requests: JoinSet::new(),
             connections: HashMap::new(),
             heartbeats: None,
@@ -123,6 +127,37 @@ impl Driver {
     pub(crate) fn with_poll_interval(mut self, limit: Option<Duration>) -> Self {
         self.poll_interval = limit.map(PollInterval::new);
         self
+    }
+
+    /// With metrics pushed to the broker.
+    #[cfg(feature = "telemetry")]
+    pub(crate) fn with_telemetry(mut self) -> Self {
+        let config = self.core.config();
+        let mut resource = vec![
+            ("group_id", config.group_id.clone()),
+            ("group_member_id", config.member_id.clone()),
+        ];
+        resource.extend(config.client_rack.clone().map(|rack| ("client_rack", rack)));
+        let (cluster, shared) = (self.cluster.clone(), Arc::clone(&self.shared));
+        self.telemetry = Some(crate::telemetry::Telemetry::start(
+            cluster, shared, resource,
+        ));
+        self
+    }
+
+    #[cfg(feature = "telemetry")]
+    async fn end_telemetry(&mut self) {
+        let Some(telemetry) = self.telemetry.take() else {
+            return;
+        };
+        let left = self
+            .closing
+            .as_ref()
+            .map(|(deadline, _)| deadline.saturating_duration_since(Instant::now()));
+        let within = crate::telemetry::LAST_PUSH_MAX;
+        telemetry
+            .end(left.map_or(within, |left| left.min(within)))
+            .await;
     }
 
     /// Runs until the member has left.
@@ -147,6 +182,8 @@ impl Driver {
             }
         }
         self.publish(Instant::now());
+        #[cfg(feature = "telemetry")]
+        self.end_telemetry().await;
         self.finish();
     }
 

@@ -51,6 +51,8 @@ mod reader;
 mod report;
 mod shared;
 mod status;
+#[cfg(feature = "telemetry")]
+mod telemetry;
 mod thread;
 mod topic_partition;
 

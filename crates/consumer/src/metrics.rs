@@ -60,6 +60,8 @@ counters! {
     bytes_fetched,
     /// ShareGroupHeartbeat requests.
     heartbeats,
+    /// Pushes of metrics that a broker took (KIP-714); none without the feature `telemetry`.
+    telemetry_pushes,
 }
 
 /// Adds to a counter.

@@ -141,6 +141,9 @@ pub(crate) struct Shared {
     pub(crate) pace: Pace,
     /// So many records are held that nothing is fetched.
     out_of_credit: AtomicBool,
+    /// The name that a broker gave this client (KIP-714).
+    #[cfg(feature = "telemetry")]
+    pub(crate) client_instance_id: std::sync::OnceLock<sharegroup_wire::TopicId>,
     started: Instant,
     /// When the application polled last, in microseconds since the start.
     polled_at: AtomicU64,
@@ -158,6 +161,8 @@ impl Shared {
             stalled: AtomicBool::new(false),
             pace: Pace::default(),
             out_of_credit: AtomicBool::new(false),
+            #[cfg(feature = "telemetry")]
+            client_instance_id: std::sync::OnceLock::new(),
             started: Instant::now(),
             polled_at: AtomicU64::new(0),
         })

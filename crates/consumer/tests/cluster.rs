@@ -60,6 +60,10 @@ enum Behaviour {
     Hangs,
     /// Takes nothing but ApiVersions before SASL.
     WantsSasl,
+    /// Answers metadata with an error.
+    Fails,
+    /// Serves, and stands in no metadata.
+    Alias,
 }
 
 /// Brokers at `broker-N:9092`, all in one cluster.
@@ -154,7 +158,7 @@ impl Net {
     fn answer(&self, broker: i32, asked: &Asked) -> Bytes {
         match asked.header.api_key {
             ApiVersionsRequest::API_KEY => asked.answered::<ApiVersionsRequest>(&versions()),
-            MetadataRequest::API_KEY => asked.answered::<MetadataRequest>(&self.metadata()),
+            MetadataRequest::API_KEY => asked.answered::<MetadataRequest>(&self.metadata(broker)),
             FindCoordinatorRequest::API_KEY => {
                 let coordinator = self.coordinator(&asked.decode());
                 asked.answered::<FindCoordinatorRequest>(&coordinator)
@@ -231,9 +235,17 @@ impl Net {
         }
     }
 
-    fn metadata(&self) -> MetadataResponse {
+    fn metadata(&self, asked: i32) -> MetadataResponse {
         let state = self.state();
-        let mut ids: Vec<i32> = state.behaviours.keys().copied().collect();
+        if state.behaviours[&asked] == Behaviour::Fails {
+            return MetadataResponse {
+                error_code: ErrorCode::UnknownServerError,
+                ..Default::default()
+            };
+        }
+        let named = state.behaviours.iter();
+        let named = named.filter(|(_, behaviour)| **behaviour != Behaviour::Alias);
+        let mut ids: Vec<i32> = named.map(|(id, _)| *id).collect();
         ids.sort_unstable();
         let broker = |id: i32| MetadataResponseBroker {
             node_id: BrokerId(id),
@@ -591,6 +603,27 @@ async fn when_no_known_broker_answers_the_bootstrap_servers_are_asked_again() {
     tokio::time::sleep(SECOND).await;
     assert_eq!(admin.share_version().await, Ok(Some(2)));
     assert_eq!(net.asked(ApiVersionsRequest::API_KEY).last(), Some(&9));
+}
+
+#[tokio::test(start_paused = true)]
+async fn brokers_that_give_no_metadata_for_long_are_given_up() {
+    let trigger = 300 * SECOND;
+    // A broker that is connected to goes first, whatever it answers.
+    let net = Net::new(&[Behaviour::Serves]);
+    net.set(9, Behaviour::Alias);
+    let admin = net.admin("broker-9:9092");
+    admin.list_topics().await.unwrap();
+    admin.list_topics().await.unwrap();
+    net.set(0, Behaviour::Fails);
+    let started = Instant::now();
+    while admin.list_topics().await.is_err() {
+        tokio::time::sleep(10 * SECOND).await;
+    }
+    let waited = started.elapsed();
+    assert!(
+        waited >= trigger && waited <= trigger + 20 * SECOND,
+        "{waited:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

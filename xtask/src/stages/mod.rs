@@ -95,6 +95,8 @@ fn clippy(context: &Context) -> anyhow::Result<Count> {
     context.check(&mut context.cargo([
         "clippy",
         "--workspace",
+        "--features",
+        "sharegroup-consumer/telemetry",
         "--all-targets",
         "--",
         "-D",
@@ -124,7 +126,8 @@ fn benches(context: &Context) -> anyhow::Result<Count> {
 
 fn unit(context: &Context) -> anyhow::Result<Count> {
     let inside = ["test", "--lib", "--bins", "--no-fail-fast"];
-    let all = context.cargo_test(context.cargo(inside).arg("--workspace"))?;
+    let features = ["--workspace", "--features", "sharegroup-consumer/telemetry"];
+    let all = context.cargo_test(context.cargo(inside).args(features))?;
     let mut without_tls = context.cargo(inside);
     without_tls.arg("--no-default-features");
     for package in ["sharegroup-consumer", "sharegroup-sink", "sharegroup-cli"] {
@@ -141,7 +144,8 @@ fn integration(context: &Context) -> anyhow::Result<Count> {
         "sharegroup-launcher",
     ];
     let command = ["test", "--workspace", "--no-fail-fast", "--test", "*"];
-    context.cargo_test(context.cargo(command).args(excluded))
+    let telemetry = ["--features", "sharegroup-consumer/telemetry"];
+    context.cargo_test(context.cargo(command).args(telemetry).args(excluded))
 }
 
 fn doctest(context: &Context) -> anyhow::Result<Count> {

@@ -37,6 +37,13 @@ impl Serve for MetadataRequest {
     }
 
     fn refuse(&self, _: &Call, error: ErrorCode) -> MetadataResponse {
+        // It concerns the broker, not a topic (KIP-1102).
+        if error == ErrorCode::RebootstrapRequired {
+            return MetadataResponse {
+                error_code: error,
+                ..Default::default()
+            };
+        }
         let asked = self.topics.iter().flatten();
         MetadataResponse {
             topics: asked.map(|asked| failed(asked, error)).collect(),

@@ -1,5 +1,5 @@
-//! GetTelemetrySubscriptions (71): as a broker answers that has no receiver of metrics: nothing is
-//! wanted, ask again in five minutes.
+//! GetTelemetrySubscriptions (71): what is wanted of the client's metrics. By default nothing, as a broker
+//! answers that has no receiver of metrics: ask again in five minutes.
 
 use std::ops::RangeInclusive;
 
@@ -11,9 +11,6 @@ use sharegroup_wire::message::get_telemetry_subscriptions::{
 use super::{Reply, Serve};
 use crate::model::{Call, Model};
 
-/// Codecs in the order in which Kafka prefers them: zstd, lz4, gzip, snappy.
-const COMPRESSION_TYPES: [i8; 4] = [4, 3, 1, 2];
-
 impl Serve for GetTelemetrySubscriptionsRequest {
     const VERSIONS: RangeInclusive<i16> = 0..=0;
 
@@ -23,12 +20,16 @@ impl Serve for GetTelemetrySubscriptionsRequest {
         } else {
             self.client_instance_id
         };
+        model.telemetry.asked += 1;
+        let wanted = model.telemetry.subscription.clone();
         Reply::Now(GetTelemetrySubscriptionsResponse {
             client_instance_id,
-            accepted_compression_types: COMPRESSION_TYPES.to_vec(),
-            push_interval_ms: 300_000,
-            telemetry_max_bytes: 1_048_576,
-            delta_temporality: true,
+            subscription_id: wanted.id,
+            accepted_compression_types: wanted.compression_types,
+            push_interval_ms: wanted.push_interval_ms,
+            telemetry_max_bytes: wanted.bytes_max,
+            delta_temporality: wanted.is_delta,
+            requested_metrics: wanted.metrics,
             ..Default::default()
         })
     }

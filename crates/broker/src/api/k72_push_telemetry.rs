@@ -1,4 +1,4 @@
-//! PushTelemetry (72): taken and thrown away.
+//! PushTelemetry (72): kept for whoever looks at the model.
 
 use std::ops::RangeInclusive;
 
@@ -11,14 +11,11 @@ use crate::model::{Call, Model};
 impl Serve for PushTelemetryRequest {
     const VERSIONS: RangeInclusive<i16> = 0..=0;
 
-    fn serve(self, _: &mut Model, call: &Call) -> Reply<PushTelemetryResponse> {
-        // Nothing was subscribed to but by id 0.
-        let error = if self.subscription_id == 0 {
-            ErrorCode::None
-        } else {
-            ErrorCode::UnknownSubscriptionId
-        };
-        Reply::Now(self.refuse(call, error))
+    fn serve(self, model: &mut Model, _: &Call) -> Reply<PushTelemetryResponse> {
+        Reply::Now(PushTelemetryResponse {
+            error_code: model.telemetry.push(self),
+            ..Default::default()
+        })
     }
 
     fn refuse(&self, _: &Call, error: ErrorCode) -> PushTelemetryResponse {

@@ -33,6 +33,7 @@ pub mod log;
 pub mod producer_state;
 pub mod share_partition;
 pub mod share_session;
+pub mod telemetry;
 pub mod topics;
 pub mod transactions;
 
@@ -142,6 +143,8 @@ pub struct Model {
     pub transactions: Transactions,
     /// What happened, where that is recorded.
     pub history: History,
+    /// Metrics of clients.
+    pub telemetry: telemetry::Telemetry,
     pub(crate) journal: Journal,
     pub(crate) nodes: BTreeMap<BrokerId, Node>,
     pub(crate) users: BTreeMap<String, String>,
@@ -185,6 +188,7 @@ impl Model {
             groups: BTreeMap::new(),
             transactions: Transactions::default(),
             history: History::default(),
+            telemetry: telemetry::Telemetry::default(),
             journal: Journal::default(),
             nodes: config.brokers.into_iter().map(node).collect(),
             users: config.users,
@@ -329,6 +333,15 @@ impl Model {
         partition.leader_epoch += 1;
         self.note_topic(place.0);
         self.reload(place);
+    }
+
+    /// A broker comes back with another address, as metadata tells from now on; see
+    /// [`restart`](Self::restart). In memory it is reached there alone.
+    pub fn readdress(&mut self, broker: BrokerId, host: &str, port: u16) {
+        self.restart(broker);
+        if let Some(node) = self.nodes.get_mut(&broker) {
+            (node.host, node.port) = (host.to_owned(), port);
+        }
     }
 
     /// A broker stops and starts: its connections and share sessions are gone, its share partitions

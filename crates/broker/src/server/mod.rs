@@ -116,6 +116,12 @@ impl Broker {
         self.model(|model| model.restart(broker));
     }
 
+    /// Stops a broker and starts it with another address. In memory it is reached there alone; with sockets
+    /// only metadata changes.
+    pub fn readdress(&self, broker: BrokerId, host: &str, port: u16) {
+        self.model(|model| model.readdress(broker, host, port));
+    }
+
     /// Moves a partition to another leader.
     pub fn move_leader(&self, place: Place, leader: BrokerId) {
         self.model(|model| model.move_leader(place, leader));

@@ -87,7 +87,8 @@ impl Cluster {
         let mut attempts = Attempts::new(self, R::NAME);
         loop {
             let bootstrap = self.bootstrap_servers().await;
-            let candidates = self.state().candidates(bootstrap);
+            let recovery = self.config().metadata_recovery;
+            let candidates = self.state().candidates(bootstrap, recovery);
             // A frozen broker answers nothing and refuses nothing. Where another one may answer
             // and the request may be done twice, it gets a short time at first.
             let patience = match retry {
@@ -109,6 +110,12 @@ impl Cluster {
                     }
                     Err(error) if error.may_have_arrived() && !retry.allows(&error) => {
                         return Err(error);
+                    }
+                    // The other candidates are of the same metadata.
+                    Err(error) if demands_rebootstrap(&error) => {
+                        any_may_pass = true;
+                        attempts.failed(error);
+                        break;
                     }
                     Err(error) => {
                         any_may_pass |= error.is_retriable();
@@ -230,6 +237,17 @@ fn unauthenticated(error: &ClientError) -> Option<ConnectError> {
         }
         _ => None,
     }
+}
+
+/// Whether a broker sends the client to its bootstrap servers.
+const fn demands_rebootstrap(error: &ClientError) -> bool {
+    matches!(
+        error,
+        ClientError::Connect(ConnectError::Broker {
+            code: ErrorCode::RebootstrapRequired,
+            ..
+        })
+    )
 }
 
 /// How long one broker may keep silent while others can be asked, after so many rounds.

@@ -12,7 +12,6 @@ mod state;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sharegroup_wire::BrokerId;
 use sharegroup_wire::id::TopicId;
 use sharegroup_wire::message::Message;
 use sharegroup_wire::message::api_versions::ApiVersionsRequest;
@@ -24,11 +23,12 @@ use sharegroup_wire::net::{
     Address, CallError, CloseReason, ConnectError, Connection, ConnectionOptions, canonical_servers,
 };
 use sharegroup_wire::text::is_visible;
+use sharegroup_wire::{BrokerId, ErrorCode};
 use tokio::sync::{OnceCell, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::backoff::{Backoff, Jitter};
-use crate::client::{ClientConfig, DnsLookup};
+use crate::client::{ClientConfig, DnsLookup, MetadataRecovery};
 use crate::error::ClientError;
 
 pub(crate) use call::{Attempts, Retry};
@@ -49,6 +49,8 @@ struct Inner {
     options: ConnectionOptions,
     jitter: Jitter,
     state: Mutex<State>,
+    /// Changed when addresses of brokers were learnt.
+    learnt: watch::Sender<()>,
     /// The bootstrap servers by their own names, where they are wanted.
     canonical: OnceCell<Vec<Address>>,
     /// Why no connection will ever be had, once that is certain.
@@ -78,6 +80,7 @@ impl Cluster {
                 options,
                 jitter,
                 state: Mutex::default(),
+                learnt: watch::Sender::new(()),
                 canonical: OnceCell::new(),
                 refusal: watch::Sender::new(None),
             }),
@@ -143,6 +146,7 @@ impl Cluster {
     pub(crate) fn learn_broker(&self, broker: BrokerId, host: &str, port: i32) {
         if let Some(address) = address(host, port).filter(|_| broker.0 >= 0) {
             self.state().brokers.insert(broker, address);
+            self.inner.learnt.send_replace(());
         }
     }
 
@@ -154,9 +158,27 @@ impl Cluster {
         broker: BrokerId,
         idle_max: Option<Duration>,
     ) -> Result<Connection, ClientError> {
-        let address = self.known_address(broker).await?;
-        let opened = self.open(&address, idle_max).await;
-        Ok(opened.inspect_err(|error| self.refused_by(error))?)
+        let mut address = self.known_address(broker).await?;
+        loop {
+            tokio::select! {
+                opened = self.open(&address, idle_max) => {
+                    return Ok(opened.inspect_err(|error| self.refused_by(error))?);
+                }
+                moved = self.moved(broker, &address) => address = moved,
+            }
+        }
+    }
+
+    /// Waits until metadata tells that a broker listens elsewhere by now.
+    async fn moved(&self, broker: BrokerId, from: &Address) -> Address {
+        let mut learnt = self.inner.learnt.subscribe();
+        loop {
+            match self.address(broker) {
+                Some(address) if address != *from => return address,
+                // The sender lives as long as this handle.
+                _ => drop(learnt.changed().await),
+            }
+        }
     }
 
     /// A failed call, told by its cause where the broker tells that. It is asked once.
@@ -235,6 +257,9 @@ impl Cluster {
             ..self.inner.options.clone()
         };
         let opened = Connection::open(&*self.inner.config.connector, address, &options).await;
+        if let Err(ConnectError::Broker { code, .. }) = &opened {
+            self.rebootstraps_for(*code);
+        }
         let backoff = self.inner.config.reconnect_backoff();
         let mut state = self.state();
         match &opened {
@@ -355,24 +380,61 @@ impl Cluster {
             allow_auto_topic_creation: false,
             ..Default::default()
         };
-        let response = self.call_any(&request).await?;
-        let mut state = self.state();
-        if response.error_code.is_none() {
-            let brokers = response.brokers.iter();
-            state.set_brokers(
-                brokers
-                    .filter_map(|b| address(&b.host, b.port).map(|address| (b.node_id, address))),
-            );
-            Ok(response)
-        } else {
-            // REBOOTSTRAP_REQUIRED: what is known is of another cluster.
-            state.set_brokers(std::iter::empty());
-            Err(ClientError::Broker {
+        let mut attempts = Attempts::new(self, MetadataRequest::NAME);
+        let cluster = self.until(attempts.deadline());
+        loop {
+            cluster.give_up_silent_brokers();
+            let response = cluster.call_any(&request).await?;
+            let code = response.error_code;
+            if code.is_none() {
+                let brokers = response.brokers.iter();
+                let known = brokers
+                    .filter_map(|b| address(&b.host, b.port).map(|address| (b.node_id, address)));
+                let mut state = cluster.state();
+                state.set_brokers(known);
+                state.unrefreshed_since = None;
+                drop(state);
+                cluster.inner.learnt.send_replace(());
+                return Ok(response);
+            }
+            let error = ClientError::Broker {
                 api: MetadataRequest::NAME,
-                code: response.error_code,
+                code,
                 message: None,
-            })
+            };
+            if !cluster.rebootstraps_for(code) {
+                return Err(error);
+            }
+            attempts.failed(error);
+            attempts.pause().await?;
         }
+    }
+
+    /// Forgets the known brokers where none has given metadata for too long (KIP-1102).
+    fn give_up_silent_brokers(&self) {
+        let (now, config) = (Instant::now(), self.config());
+        let mut state = self.state();
+        let since = *state.unrefreshed_since.get_or_insert(now);
+        let is_long = now.duration_since(since) >= config.metadata_rebootstrap_trigger;
+        if is_long && config.metadata_recovery == MetadataRecovery::Rebootstrap {
+            tracing::warn!(
+                waited = ?now.duration_since(since),
+                "No known broker gave metadata; starting again from the bootstrap servers."
+            );
+            state.rebootstrap();
+        }
+    }
+
+    /// Forgets the known brokers where one says so (KIP-1102): they are another cluster's by now. Whether
+    /// that was so.
+    fn rebootstraps_for(&self, code: ErrorCode) -> bool {
+        let required = code == ErrorCode::RebootstrapRequired
+            && self.config().metadata_recovery == MetadataRecovery::Rebootstrap;
+        if required {
+            tracing::warn!("A broker asks to start again from the bootstrap servers.");
+            self.state().rebootstrap();
+        }
+        required
     }
 
     /// The coordinator of a group, from memory or by asking once.

@@ -8,6 +8,8 @@ use sharegroup_wire::net::{Address, ConnectError, Connection};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::client::MetadataRecovery;
+
 /// Groups whose coordinator is remembered at the same time.
 const COORDINATORS_MAX: usize = 1024;
 
@@ -28,6 +30,8 @@ pub(super) struct State {
     pub(super) asked_for_cause: HashSet<Address>,
     /// Coordinators by group id.
     pub(super) coordinators: HashMap<String, BrokerId>,
+    /// When metadata was asked for first since it was last had.
+    pub(super) unrefreshed_since: Option<Instant>,
     /// Where the next round of calls to any broker starts.
     pub(super) next_start: usize,
 }
@@ -84,6 +88,15 @@ impl State {
         reconnects.retain(|address, _| is_known(address));
     }
 
+    /// Forgets all brokers: the next call starts from the bootstrap servers.
+    pub(super) fn rebootstrap(&mut self) {
+        self.brokers.clear();
+        self.pool.clear();
+        self.reconnects.clear();
+        self.coordinators.clear();
+        self.unrefreshed_since = None;
+    }
+
     pub(super) fn remember_coordinator(&mut self, group_id: &str, broker: BrokerId) {
         if self.coordinators.len() >= COORDINATORS_MAX {
             self.coordinators.clear();
@@ -91,39 +104,41 @@ impl State {
         self.coordinators.insert(group_id.to_owned(), broker);
     }
 
-    /// Where to send what any broker can answer: live connections first, then the other brokers,
-    /// those in a pause last, then the bootstrap servers.
-    pub(super) fn candidates(&mut self, bootstrap: &[Address]) -> Vec<Address> {
-        let now = Instant::now();
+    /// Where to send what any broker can answer: live connections first, then the other brokers, the
+    /// bootstrap servers, and what failed last. Where brokers are known and `recovery` is none, bootstrap
+    /// servers are left out.
+    pub(super) fn candidates(
+        &mut self,
+        bootstrap: &[Address],
+        recovery: MetadataRecovery,
+    ) -> Vec<Address> {
         let mut known: Vec<Address> = self.brokers.values().cloned().collect();
         known.dedup();
         if !known.is_empty() {
             self.next_start = (self.next_start + 1) % known.len();
             known.rotate_left(self.next_start);
         }
-        let rank = |address: &Address| {
-            if self
-                .pool
-                .get(address)
-                .is_some_and(|connection| !connection.is_closed())
-            {
-                0
-            } else if self
-                .reconnects
-                .get(address)
-                .is_none_or(|reconnect| reconnect.not_before <= now)
-            {
-                1
-            } else {
-                2
-            }
-        };
-        known.sort_by_key(rank);
-        for address in bootstrap {
-            if !known.contains(address) {
-                known.push(address.clone());
+        if recovery == MetadataRecovery::Rebootstrap || known.is_empty() {
+            for address in bootstrap {
+                if !known.contains(address) {
+                    known.push(address.clone());
+                }
             }
         }
+        known.sort_by_cached_key(|address| self.rank(address));
         known
+    }
+
+    /// Brokers that are gone must not keep a caller of little time from the bootstrap servers. Of those
+    /// that failed, the one whose pause ends first comes first.
+    fn rank(&self, address: &Address) -> (u8, Option<Instant>) {
+        let is_live = |connection: &Connection| !connection.is_closed();
+        if self.pool.get(address).is_some_and(is_live) {
+            return (0, None);
+        }
+        match self.reconnects.get(address) {
+            Some(failed) => (2, Some(failed.not_before)),
+            None => (1, None),
+        }
     }
 }

@@ -527,6 +527,11 @@ pub(super) const CONSUMER: &[Known] = &[
     acts("reconnect.backoff.ms", MS),
     acts("reconnect.backoff.max.ms", MS),
     acts("metadata.max.age.ms", POSITIVE),
+    acts(
+        "metadata.recovery.strategy",
+        ValueKind::OneOf(&["rebootstrap", "none"]),
+    ),
+    acts("metadata.recovery.rebootstrap.trigger.ms", MS),
     acts("socket.connection.setup.timeout.ms", POSITIVE),
     ignored(
         "max.partition.fetch.bytes",
@@ -551,8 +556,6 @@ pub(super) const CONSUMER: &[Known] = &[
     ignored("connections.max.idle.ms", TUNED),
     ignored("socket.connection.setup.timeout.max.ms", TUNED),
     ignored("client.dns.lookup", TUNED),
-    ignored("metadata.recovery.strategy", TUNED),
-    ignored("metadata.recovery.rebootstrap.trigger.ms", TUNED),
     ignored("metadata.cluster.check.enable", TUNED),
     ignored("bootstrap.resolve.timeout.ms", TUNED),
     ignored("send.buffer.bytes", TUNED),

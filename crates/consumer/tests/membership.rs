@@ -1,5 +1,5 @@
-//! `max.poll.interval.ms`: a member whose application doesn't poll leaves its group; one that runs handlers
-//! never does.
+//! Membership: what the group's coordinator is told of a member, and `max.poll.interval.ms`: a member whose
+//! application doesn't poll leaves its group; one that runs handlers never does.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod both;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sharegroup_broker::Broker;
 use sharegroup_broker::model::share_partition::RecordState;
-use sharegroup_consumer::admin::Admin;
+use sharegroup_consumer::admin::{Admin, ShareGroupMember};
 use sharegroup_consumer::client::ClientConfig;
 use sharegroup_consumer::producer::{Producer, ProducerConfig, ProducerRecord};
 use sharegroup_consumer::{
@@ -99,20 +99,43 @@ fn builder(servers: &str, topic: &str) -> ShareConsumerBuilder {
     builder.topics([topic]).max_poll_interval(Some(INTERVAL))
 }
 
-async fn members(cluster: &Cluster, group: &str) -> Vec<String> {
+async fn described(cluster: &Cluster, group: &str) -> Vec<ShareGroupMember> {
     let admin = Admin::new(ClientConfig::new(cluster.bootstrap_servers()).unwrap());
-    let group = admin.describe_share_group(group).await.unwrap();
-    let members = group.members.into_iter().map(|member| member.member_id);
-    members.collect()
+    admin.describe_share_group(group).await.unwrap().members
+}
+
+async fn members(cluster: &Cluster, group: &str) -> Vec<String> {
+    let members = described(cluster, group).await;
+    let ids = members.into_iter().map(|member| member.member_id);
+    ids.collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn t7_a_member_stays_as_long_as_its_application_polls_or_handles() {
     on_both(&[], async |cluster| {
+        in_time(the_coordinator_learns_the_rack(cluster)).await;
         in_time(an_application_that_does_not_poll_makes_room(cluster)).await;
         in_time(handlers_may_take_longer(cluster)).await;
     })
     .await;
+}
+
+async fn the_coordinator_learns_the_rack(cluster: &Cluster) {
+    const TOPIC: &str = "racks";
+    fill(cluster, TOPIC).await;
+    let servers = cluster.bootstrap_servers();
+    // Kafka's default of `client.rack` is the empty string; a broker refuses to be told that.
+    for (told, seen) in [("rack-7", Some("rack-7")), ("", None)] {
+        let builder = builder(servers, TOPIC).client_rack(told);
+        let mut consumer = builder.build().await.unwrap();
+        let members = described(cluster, TOPIC).await;
+        let racks: Vec<_> = members
+            .iter()
+            .map(|member| member.rack.as_deref())
+            .collect();
+        assert_eq!(racks, [seen]);
+        consumer.close(10 * SECOND).await.unwrap();
+    }
 }
 
 async fn an_application_that_does_not_poll_makes_room(cluster: &Cluster) {
@@ -123,8 +146,7 @@ async fn an_application_that_does_not_poll_makes_room(cluster: &Cluster) {
     let silent = builder(servers, TOPIC).observer(Arc::clone(&watch) as _);
     let mut silent = silent.build().await.unwrap();
     let held = next(&mut silent).await;
-    let mut other = builder(servers, TOPIC).max_poll_interval(None);
-    other = other.client_rack("other");
+    let other = builder(servers, TOPIC).max_poll_interval(None);
     let mut other = other.build().await.unwrap();
 
     watch.left().await;
