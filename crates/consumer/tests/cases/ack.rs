@@ -8,13 +8,13 @@ use sharegroup_consumer::{
     AckFailure, Acknowledge, CommitReport, PartitionReport, SettleError, ShareBatch, ShareEvent,
 };
 use sharegroup_wire::ErrorCode;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::both::{Cluster, on_both, on_shared, on_three};
 use crate::case::{
-    ACKNOWLEDGE, Case, FETCH, MS, SECOND, Seen, deliveries, next, nothing_for, offsets, until, up_to,
+    Case, FETCH, MS, SECOND, Seen, deliveries, next, offsets, until, up_to,
 };
-use crate::tap::Fault;
+use crate::tap::{Fault, Sent};
 use crate::transactions::Teller;
 
 /// Offsets that were told to have failed, or to have counted; none is told twice.
@@ -61,7 +61,6 @@ async fn b_036(cluster: &Cluster) {
     assert_eq!(offsets(&again), up_to(3));
     again.accept();
     assert!(consumer.commit().await.unwrap().is_ok());
-    assert_eq!(told(&seen, true).len(), 3);
     assert_eq!(told(&seen, false).len(), 3);
     case.drained().await;
     case.close(consumer).await;
@@ -148,10 +147,12 @@ async fn b_040(cluster: &Cluster) {
     let report = consumer.commit().await.unwrap();
     assert!(started.elapsed() < 2 * SECOND, "{:?}", started.elapsed());
     assert_eq!(of(&report, 0).failed_records, 5);
-    // Either the old leader has said so already, or the client was told before.
-    let why = of(&report, 0).failed[0].why;
-    let not_leader = AckFailure::Broker(ErrorCode::NotLeaderOrFollower);
-    assert!([not_leader, AckFailure::SessionEnded].contains(&why), "{why}");
+    // The old leader may have forgotten that it ever led.
+    let AckFailure::Broker(error) = of(&report, 0).failed[0].why else {
+        panic!("{report:?}");
+    };
+    let codes = [ErrorCode::NotLeaderOrFollower, ErrorCode::UnknownTopicOrPartition];
+    assert!(codes.contains(&error), "{error}");
     assert_eq!((of(&report, 1).accepted, of(&report, 1).failed_records), (5, 0));
     let tries = case.tap.count(|sent| {
         sent.settles() && sent.acknowledged().iter().any(|(partition, _)| *partition == 0)
@@ -234,11 +235,18 @@ async fn b_043(cluster: &Cluster) {
     let batch = next(&mut consumer).await;
     assert_eq!(offsets(&batch), [0]);
     batch.accept();
-    let settled = async || consumer.metrics().gaps == 1 && consumer.metrics().accepted == 1;
-    until("the marker is settled", settled).await;
-    case.drained().await;
-    nothing_for(&mut consumer, 2 * LOCK).await;
-    assert_eq!(consumer.metrics().records_acquired, 2, "record and marker, once");
+    // The marker may come alone, and is looked at by whoever polls.
+    let drained = async {
+        case.drained().await;
+        sleep(2 * LOCK).await;
+    };
+    tokio::select! {
+        polled = consumer.poll() => panic!("{polled:?}"),
+        () = drained => {}
+    }
+    let metrics = consumer.metrics();
+    assert_eq!((metrics.accepted, metrics.gaps), (1, 1));
+    assert_eq!(metrics.records_acquired, 2, "record and marker, once");
     case.close(consumer).await;
 }
 
@@ -361,7 +369,9 @@ async fn b_049(cluster: &Cluster) {
     let report = consumer.commit().await.unwrap();
     assert_eq!((of(&report, 0).accepted, of(&report, 0).failed_records), (0, 5));
     assert_eq!((of(&report, 1).accepted, of(&report, 1).failed_records), (5, 0));
-    assert_eq!(consumer.metrics().accepts_unconfirmed, 5);
-    assert_eq!(case.tap.count(|sent| sent.api_key == ACKNOWLEDGE && sent.renews()), 1);
+    assert_eq!(consumer.metrics().locks_lost, 5);
+    // Never sent.
+    let of_old = |sent: &Sent| sent.settles() && sent.acknowledged().iter().any(|(partition, _)| *partition == 0);
+    assert_eq!(case.tap.count(of_old), 0);
     case.close(consumer).await;
 }

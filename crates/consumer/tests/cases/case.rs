@@ -212,10 +212,6 @@ impl Seen {
     pub(crate) fn joins(&self) -> usize {
         self.count(|event| matches!(event, ShareEvent::Joined { .. }))
     }
-
-    pub(crate) fn warnings(&self) -> usize {
-        self.count(|event| matches!(event, ShareEvent::Warning(_)))
-    }
 }
 
 impl ShareObserver for Seen {

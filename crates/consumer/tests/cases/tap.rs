@@ -106,6 +106,11 @@ impl Sent {
         change(&mut request);
         Fault::Instead(encode_request(&request, self.version, self.correlation_id, None))
     }
+
+    /// The broker never sees it, and this is the answer.
+    pub(crate) fn answered<R: Request>(&self, answer: &R::Response) -> Fault {
+        Fault::Answer(encode_response::<R>(answer, self.version, self.correlation_id))
+    }
 }
 
 /// What becomes of a request.
@@ -119,8 +124,10 @@ pub(crate) enum Fault {
     Withhold,
     /// It is answered so much later.
     Delay(Duration),
-    /// The broker gets this frame.
+    /// The broker gets this frame, its size included.
     Instead(Bytes),
+    /// The client gets this frame, its size included; the broker gets nothing.
+    Answer(Bytes),
 }
 
 type OnRequest = Box<dyn FnMut(&Sent) -> Option<Fault> + Send>;
@@ -283,6 +290,8 @@ impl Connector for Tap {
     }
 }
 
+type ToClient = tokio::sync::Mutex<WriteHalf<DuplexStream>>;
+
 /// One connection.
 struct Wire {
     tap: Tap,
@@ -297,14 +306,20 @@ impl Wire {
         let mut cut = self.tap.0.cut.subscribe();
         let (from_client, to_client) = split(client);
         let (from_broker, to_broker) = split(broker);
+        let to_client = tokio::sync::Mutex::new(to_client);
         tokio::select! {
-            ended = self.up(from_client, to_broker) => drop(ended),
-            ended = self.down(from_broker, to_client) => drop(ended),
+            ended = self.up(from_client, to_broker, &to_client) => drop(ended),
+            ended = self.down(from_broker, &to_client) => drop(ended),
             cut = cut.changed() => drop(cut),
         }
     }
 
-    async fn up(&self, mut client: ReadHalf<DuplexStream>, mut broker: WriteHalf<BoxStream>) -> io::Result<()> {
+    async fn up(
+        &self,
+        mut client: ReadHalf<DuplexStream>,
+        mut broker: WriteHalf<BoxStream>,
+        to_client: &ToClient,
+    ) -> io::Result<()> {
         loop {
             let frame = read_frame(&mut client).await?;
             let word = |at: usize| i16::from_be_bytes([frame[at], frame[at + 1]]);
@@ -320,10 +335,12 @@ impl Wire {
                 correlation_id,
                 frame: frame.clone(),
             });
-            if let Some(Fault::CutBefore) = fault {
-                return Ok(());
-            }
             let changed = match &fault {
+                Some(Fault::CutBefore) => return Ok(()),
+                Some(Fault::Answer(answer)) => {
+                    write_frame(&mut *to_client.lock().await, &answer.slice(4..)).await?;
+                    continue;
+                }
                 Some(Fault::Instead(changed)) => changed.slice(4..),
                 _ => frame,
             };
@@ -333,7 +350,7 @@ impl Wire {
         }
     }
 
-    async fn down(&self, mut broker: ReadHalf<BoxStream>, mut client: WriteHalf<DuplexStream>) -> io::Result<()> {
+    async fn down(&self, mut broker: ReadHalf<BoxStream>, to_client: &ToClient) -> io::Result<()> {
         loop {
             let frame = read_frame(&mut broker).await?;
             let correlation_id = response_correlation_id(&frame).unwrap();
@@ -347,7 +364,7 @@ impl Wire {
             }
             let frame = self.tap.answer(api_key, version, frame);
             self.open.lock().unwrap().remove(&correlation_id);
-            write_frame(&mut client, &frame).await?;
+            write_frame(&mut *to_client.lock().await, &frame).await?;
         }
     }
 }
