@@ -107,7 +107,8 @@ fn embedded() -> BrokerBuilder {
 }
 
 impl Cluster {
-    fn embedded(broker: Broker, tools: &Tools) -> Self {
+    /// An embedded cluster alone.
+    pub(crate) fn embedded(broker: Broker, tools: &Tools) -> Self {
         Self {
             servers: broker.bootstrap_servers().to_owned(),
             tools: tools.clone(),

@@ -14,7 +14,7 @@ use crate::both::{Cluster, on_both, on_shared, on_three};
 use crate::case::{
     Case, FETCH, MS, SECOND, Seen, deliveries, next, offsets, until, up_to,
 };
-use crate::tap::{Fault, Sent};
+use crate::tap::Fault;
 use crate::transactions::Teller;
 
 /// Offsets that were told to have failed, or to have counted; none is told twice.
@@ -154,9 +154,7 @@ async fn b_040(cluster: &Cluster) {
     let codes = [ErrorCode::NotLeaderOrFollower, ErrorCode::UnknownTopicOrPartition];
     assert!(codes.contains(&error), "{error}");
     assert_eq!((of(&report, 1).accepted, of(&report, 1).failed_records), (5, 0));
-    let tries = case.tap.count(|sent| {
-        sent.settles() && sent.acknowledged().iter().any(|(partition, _)| *partition == 0)
-    });
+    let tries = case.tap.count(|sent| sent.settles_of(0));
     assert!(tries <= 1, "{tries} tries");
     let again = next(&mut consumer).await;
     assert_eq!((again.partition(), offsets(&again)), (0, up_to(5)));
@@ -371,7 +369,6 @@ async fn b_049(cluster: &Cluster) {
     assert_eq!((of(&report, 1).accepted, of(&report, 1).failed_records), (5, 0));
     assert_eq!(consumer.metrics().locks_lost, 5);
     // Never sent.
-    let of_old = |sent: &Sent| sent.settles() && sent.acknowledged().iter().any(|(partition, _)| *partition == 0);
-    assert_eq!(case.tap.count(of_old), 0);
+    assert_eq!(case.tap.count(|sent| sent.settles_of(0)), 0);
     case.close(consumer).await;
 }

@@ -125,11 +125,12 @@ impl<'a> Case<'a> {
         producer.close(LONG).await.unwrap();
     }
 
-    /// Waits until every record is settled for good.
+    /// Waits until every record of the topic is settled for good.
     pub(crate) async fn drained(&self) {
         until("all is settled for good", async || {
             let offsets = self.admin.share_group_offsets(self.name, None).await;
-            let offsets = offsets.unwrap();
+            let mut offsets = offsets.unwrap();
+            offsets.retain(|partition| partition.topic == self.name);
             !offsets.is_empty() && offsets.iter().all(|partition| partition.lag == Some(0))
         })
         .await;

@@ -12,14 +12,14 @@ use bytes::Bytes;
 use sharegroup_wire::frame::{
     RequestHeader, decode_response, encode_request, encode_response, response_correlation_id,
 };
-use sharegroup_wire::id::{CorrelationId, SessionEpoch};
+use sharegroup_wire::id::{CorrelationId, SessionEpoch, TopicId};
 use sharegroup_wire::message::share_acknowledge::ShareAcknowledgeRequest;
 use sharegroup_wire::message::share_fetch::{AcknowledgementBatch, ShareFetchRequest};
 use sharegroup_wire::message::Request;
 use sharegroup_wire::net::{Address, BoxStream, ConnectFuture, Connector, TcpConnector};
 use sharegroup_wire::primitive::Reader;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, split};
-use tokio::sync::watch;
+use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, sleep};
 
 /// RENEW on the wire.
@@ -41,8 +41,8 @@ pub(crate) struct Sent {
     frame: Bytes,
 }
 
-/// A range that is acknowledged: topic and partition as the wire has them, offsets, types.
-pub(crate) type Acknowledged = (i32, AcknowledgementBatch);
+/// A range that is acknowledged: topic and partition, then offsets and types.
+pub(crate) type Acknowledged = ((TopicId, i32), AcknowledgementBatch);
 
 impl Sent {
     /// The body, where it is one of this API.
@@ -59,18 +59,31 @@ impl Sent {
     /// What it acknowledges, in its order.
     pub(crate) fn acknowledged(&self) -> Vec<Acknowledged> {
         let mut found = Vec::new();
-        if let Some(fetch) = self.read::<ShareFetchRequest>() {
-            for partition in fetch.topics.into_iter().flat_map(|topic| topic.partitions) {
-                let batches = partition.acknowledgement_batches.into_iter();
-                found.extend(batches.map(|batch| (partition.partition_index, batch)));
+        let mut enter = |topic_id, partition, batches: Vec<AcknowledgementBatch>| {
+            let batches = batches.into_iter();
+            found.extend(batches.map(|batch| ((topic_id, partition), batch)));
+        };
+        let fetch: Option<ShareFetchRequest> = self.read();
+        for topic in fetch.into_iter().flat_map(|fetch| fetch.topics) {
+            for partition in topic.partitions {
+                let batches = partition.acknowledgement_batches;
+                enter(topic.topic_id, partition.partition_index, batches);
             }
-        } else if let Some(request) = self.read::<ShareAcknowledgeRequest>() {
-            for partition in request.topics.into_iter().flat_map(|topic| topic.partitions) {
-                let batches = partition.acknowledgement_batches.into_iter();
-                found.extend(batches.map(|batch| (partition.partition_index, batch)));
+        }
+        let request: Option<ShareAcknowledgeRequest> = self.read();
+        for topic in request.into_iter().flat_map(|request| request.topics) {
+            for partition in topic.partitions {
+                let batches = partition.acknowledgement_batches;
+                enter(topic.topic_id, partition.partition_index, batches);
             }
         }
         found
+    }
+
+    /// Whether it settles anything of a partition.
+    pub(crate) fn settles_of(&self, partition: i32) -> bool {
+        let is_of = |(place, _): &Acknowledged| place.1 == partition;
+        self.settles() && self.acknowledged().iter().any(is_of)
     }
 
     /// Whether it settles anything: a renewal doesn't.
@@ -148,8 +161,6 @@ pub(crate) struct Tap(Arc<Inner>);
 struct Inner {
     state: Mutex<State>,
     links: AtomicUsize,
-    /// Changes to cut all connections.
-    cut: watch::Sender<usize>,
 }
 
 impl fmt::Debug for Tap {
@@ -163,7 +174,6 @@ impl Tap {
         Self(Arc::new(Inner {
             state: Mutex::default(),
             links: AtomicUsize::new(0),
-            cut: watch::Sender::new(0),
         }))
     }
 
@@ -191,11 +201,6 @@ impl Tap {
             (Some(changed.slice(4..)), is_done)
         };
         self.state().answers.push((R::KEY, Box::new(on)));
-    }
-
-    /// Cuts all connections.
-    pub(crate) fn cut(&self) {
-        self.0.cut.send_modify(|cuts| *cuts += 1);
     }
 
     /// All requests so far.
@@ -263,7 +268,7 @@ impl Tap {
 
 /// Ascending, apart, and with version 1 of no type above 3.
 fn check_batches(sent: &Sent) {
-    let mut last: BTreeMap<i32, i64> = BTreeMap::new();
+    let mut last: BTreeMap<(TopicId, i32), i64> = BTreeMap::new();
     for (partition, batch) in sent.acknowledged() {
         let before = last.insert(partition, batch.last_offset);
         let is_ascending = before.is_none_or(|before| before < batch.first_offset);
@@ -290,7 +295,7 @@ impl Connector for Tap {
     }
 }
 
-type ToClient = tokio::sync::Mutex<WriteHalf<DuplexStream>>;
+type ToClient = AsyncMutex<WriteHalf<DuplexStream>>;
 
 /// One connection.
 struct Wire {
@@ -303,14 +308,12 @@ struct Wire {
 
 impl Wire {
     async fn carry(self, client: DuplexStream, broker: BoxStream) {
-        let mut cut = self.tap.0.cut.subscribe();
         let (from_client, to_client) = split(client);
         let (from_broker, to_broker) = split(broker);
-        let to_client = tokio::sync::Mutex::new(to_client);
+        let to_client = AsyncMutex::new(to_client);
         tokio::select! {
             ended = self.up(from_client, to_broker, &to_client) => drop(ended),
             ended = self.down(from_broker, &to_client) => drop(ended),
-            cut = cut.changed() => drop(cut),
         }
     }
 

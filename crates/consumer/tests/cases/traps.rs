@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sharegroup_broker::{Broker, ServerLimits};
 use sharegroup_consumer::producer::{Producer, ProducerConfig, ProducerRecord};
 use sharegroup_consumer::{
     AckFailure, AcquireMode, Acknowledge, ShareConsumer, ShareEvent, ShareObserver,
 };
+use sharegroup_launcher::Kafka;
 use sharegroup_wire::ErrorCode;
 use sharegroup_wire::id::MemberEpoch;
 use sharegroup_wire::message::create_partitions::{CreatePartitionsRequest, CreatePartitionsTopic};
@@ -19,7 +21,7 @@ use sharegroup_wire::message::share_group_heartbeat::{
 use sharegroup_wire::net::{Connection, ConnectionOptions, TcpConnector};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::both::{Cluster, on_both, on_shared};
+use crate::both::{Cluster, on_shared};
 use crate::case::{
     ACKNOWLEDGE, Case, FETCH, LONG, MS, SECOND, Seen, deliveries, next, nothing_for, offsets,
     until, up_to,
@@ -491,12 +493,26 @@ impl ShareObserver for Rude {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn t24_records_held_keep_their_connection_from_being_idle() {
-    let idle = [("connections.max.idle.ms", "3000")];
-    on_both(&idle, t24).await;
+    let kafka = Kafka::builder().set("connections.max.idle.ms", "3000");
+    let Some(kafka) = kafka.start_or_skip().unwrap() else {
+        return;
+    };
+    let limits = ServerLimits {
+        idle_time_max: 3 * SECOND,
+        ..ServerLimits::default()
+    };
+    let broker = Broker::builder().limits(limits);
+    let broker = broker.set("group.share.min.heartbeat.interval.ms", "500");
+    let broker = broker.start().await.unwrap();
+    let embedded = Cluster::embedded(broker, kafka.tools());
+    let real = Cluster::real(Arc::new(kafka));
+    tokio::join!(t24(&embedded), t24(&real));
 }
 
 async fn t24(cluster: &Cluster) {
     let case = Case::new(cluster, "t24", 1, &[]).await;
+    // The heartbeats' connection may be idle, and is opened again.
+    case.set_group("share.heartbeat.interval.ms", "5000").await;
     case.produce(0, 3).await;
     let mut consumer = case.open().await;
     let held = next(&mut consumer).await;
