@@ -6,7 +6,7 @@
 )]
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::Pin;
 use std::process::Output;
 use std::sync::{Arc, OnceLock};
 
@@ -78,12 +78,14 @@ async fn shared(
     let broker = embedded().brokers(brokers.into()).start().await.unwrap();
     let embedded = Cluster::embedded(broker, kafka.tools());
     let real = Cluster::real(kafka);
-    tokio::join!(told("embedded", test(&embedded)), told("real", test(&real)));
+    tokio::join!(
+        told("embedded", Box::pin(test(&embedded))),
+        told("real", Box::pin(test(&real)))
+    );
 }
 
 /// Runs a test, and says of which broker it was if it panics.
-async fn told(kind: &'static str, test: impl Future<Output = ()>) {
-    let mut test = pin!(test);
+async fn told(kind: &'static str, mut test: Pin<Box<impl Future<Output = ()>>>) {
     poll_fn(|cx| {
         let _told = Told(kind);
         test.as_mut().poll(cx)
@@ -103,7 +105,9 @@ impl Drop for Told {
 
 fn embedded() -> BrokerBuilder {
     let builder = Broker::builder();
-    AS_LAUNCHED.iter().fold(builder, |builder, (key, value)| builder.set(*key, *value))
+    AS_LAUNCHED
+        .iter()
+        .fold(builder, |builder, (key, value)| builder.set(*key, *value))
 }
 
 impl Cluster {

@@ -70,7 +70,10 @@ impl<'a> Case<'a> {
     pub(crate) async fn create_topic(&self, name: &str, partitions: i32) {
         // A topic that was deleted just now may still be there.
         until("the topic is made", async || {
-            self.admin.create_topic(name, partitions, 1, &[]).await.is_ok()
+            self.admin
+                .create_topic(name, partitions, 1, &[])
+                .await
+                .is_ok()
         })
         .await;
     }
@@ -170,7 +173,10 @@ pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
 /// The next batch.
 pub(crate) async fn next(consumer: &mut ShareConsumer) -> ShareBatch {
     let polled = timeout(LONG, consumer.poll()).await;
-    polled.expect("a batch in time").unwrap().expect("not closed")
+    polled
+        .expect("a batch in time")
+        .unwrap()
+        .expect("not closed")
 }
 
 /// The next so many records, one by one.
@@ -203,7 +209,12 @@ pub(crate) struct Seen(Mutex<Vec<ShareEvent>>);
 
 impl Seen {
     pub(crate) fn count(&self, is_it: impl Fn(&ShareEvent) -> bool) -> usize {
-        self.0.lock().unwrap().iter().filter(|event| is_it(event)).count()
+        self.0
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|event| is_it(event))
+            .count()
     }
 
     pub(crate) fn events(&self) -> Vec<ShareEvent> {

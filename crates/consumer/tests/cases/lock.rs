@@ -137,7 +137,10 @@ async fn b_057(cluster: &Cluster) {
     let records = held.iter().map(|batch| batch.len() as u64).sum::<u64>();
     assert!((1..=1_000).contains(&records), "{records} held");
     let status = || greedy.status().records_held;
-    until("the status tells what is held", async || status() == records).await;
+    until("the status tells what is held", async || {
+        status() == records
+    })
+    .await;
     let mut other = case.other().build().await.unwrap();
     case.members(2).await;
     let started = Instant::now();
@@ -193,7 +196,10 @@ async fn t21(cluster: &Cluster) {
     assert!(consumer.commit().await.unwrap().is_ok());
     let sent = case.tap.sent();
     let settled = sent.iter().position(Sent::settles).unwrap();
-    assert_eq!(sent[settled..].iter().filter(|sent| sent.settles()).count(), 1);
+    assert_eq!(
+        sent[settled..].iter().filter(|sent| sent.settles()).count(),
+        1
+    );
     assert!(!sent[settled..].iter().any(Sent::renews));
     case.drained().await;
     case.close(consumer).await;

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sharegroup_consumer::{AckFailure, Acknowledge, FatalError, OpenError, ShareConsumer, ShareEvent, Warning};
+use sharegroup_consumer::{
+    AckFailure, Acknowledge, FatalError, OpenError, ShareConsumer, ShareEvent, Warning,
+};
 use sharegroup_wire::ErrorCode;
 use sharegroup_wire::id::{MemberEpoch, SessionEpoch};
 use sharegroup_wire::message::share_fetch::{ShareFetchRequest, ShareFetchResponse};
@@ -35,7 +37,8 @@ async fn b_026(cluster: &Cluster) {
     let mut consumer = case.open().await;
     let batch = next(&mut consumer).await;
     // The connection breaks on the first acknowledgement; what is settled behind it waits for it.
-    case.tap.on(1, |sent| sent.settles().then_some(Fault::CutBefore));
+    case.tap
+        .on(1, |sent| sent.settles().then_some(Fault::CutBefore));
     batch.accept();
     let report = consumer.commit().await.unwrap();
     assert_eq!(report.partitions[0].failed_records, 10);
@@ -74,16 +77,19 @@ async fn b_027(cluster: &Cluster) {
     let is_paced = |pair: &[&Sent]| pair[1].at - pair[0].at >= 100 * MS;
     assert!(opened.windows(2).all(is_paced), "{opened:?}");
     // The coordinator of a fresh cluster may have been waited for.
-    let is_of_session = |event: &ShareEvent| {
-        matches!(event, ShareEvent::Warning(Warning::Retrying { what, .. }) if what.contains("share session"))
-    };
+    let is_of_session = |event: &ShareEvent| matches!(event, ShareEvent::Warning(Warning::Retrying { what, .. }) if what.contains("share session"));
     assert_eq!(seen.count(is_of_session), 1, "{:?}", seen.events());
     case.close(consumer).await;
 }
 
 /// Where fetches go, and whether the partition is still among those of the session.
-fn fetches_to<'a>(sent: &'a [Sent], address: &'a str) -> impl Iterator<Item = ShareFetchRequest> + 'a {
-    sent.iter().filter(move |sent| sent.address == address).filter_map(Sent::read)
+fn fetches_to<'a>(
+    sent: &'a [Sent],
+    address: &'a str,
+) -> impl Iterator<Item = ShareFetchRequest> + 'a {
+    sent.iter()
+        .filter(move |sent| sent.address == address)
+        .filter_map(Sent::read)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -94,16 +100,26 @@ async fn b_028_old_leader_is_told_that_the_partition_left() {
 async fn b_028(cluster: &Cluster) {
     let case = Case::new(cluster, "b-028", 1, &[]).await;
     let mut consumer = case.open().await;
-    until("a session", async || case.tap.count(|sent| sent.api_key == FETCH) > 1).await;
+    until("a session", async || {
+        case.tap.count(|sent| sent.api_key == FETCH) > 1
+    })
+    .await;
     let topic = case.admin.find_topic(case.name).await.unwrap().unwrap();
     let old = topic.partitions[0].leader.unwrap().0;
     let sent = case.tap.sent();
-    let address = sent.iter().find(|sent| sent.api_key == FETCH).unwrap().address.clone();
+    let address = sent
+        .iter()
+        .find(|sent| sent.api_key == FETCH)
+        .unwrap()
+        .address
+        .clone();
     // The topic is idle meanwhile.
     cluster.move_partition(case.name, 0, 1 + old % 3).await;
     until("the old leader is told", async || {
         let sent = case.tap.sent();
-        let last = sent.iter().rfind(|sent| sent.address == address && sent.is_of_session());
+        let last = sent
+            .iter()
+            .rfind(|sent| sent.address == address && sent.is_of_session());
         last.is_some_and(Sent::forgets_or_closes)
     })
     .await;
@@ -140,11 +156,12 @@ async fn b_029(cluster: &Cluster) {
     .into_iter()
     .enumerate()
     {
-        case.tap.answers::<ShareGroupHeartbeatRequest>(move |answer| {
-            let is_joined = answer.error_code == ErrorCode::None;
-            *answer = refused(error);
-            is_joined
-        });
+        case.tap
+            .answers::<ShareGroupHeartbeatRequest>(move |answer| {
+                let is_joined = answer.error_code == ErrorCode::None;
+                *answer = refused(error);
+                is_joined
+            });
         until("a second join", async || seen.joins() == number + 2).await;
     }
     let heartbeats = case.tap.bodies::<ShareGroupHeartbeatRequest>();
@@ -154,7 +171,10 @@ async fn b_029(cluster: &Cluster) {
         .collect();
     assert_eq!(joins.len(), 4);
     assert!(joins.iter().all(|join| *join == joins[0]), "{joins:?}");
-    assert_eq!(joins[0].subscribed_topic_names, Some(vec![case.name.to_owned()]));
+    assert_eq!(
+        joins[0].subscribed_topic_names,
+        Some(vec![case.name.to_owned()])
+    );
     // Sessions and what is held went on.
     assert_eq!(case.tap.count(opens), 1);
     assert_eq!(batch.lock().lost(), None);
@@ -180,7 +200,10 @@ async fn b_029_group_id_of_another_kind_of_group_is_fatal() {
         });
         let error = case.builder().build().await.unwrap_err();
         let group_id = case.name.to_owned();
-        assert_eq!(error, OpenError::Fatal(FatalError::GroupIdTaken { group_id }));
+        assert_eq!(
+            error,
+            OpenError::Fatal(FatalError::GroupIdTaken { group_id })
+        );
     })
     .await;
 }
@@ -200,11 +223,15 @@ async fn b_031(cluster: &Cluster) {
     let mut consumer = builder.records_held_max(2).build().await.unwrap();
     let mut batch = next(&mut consumer).await;
     // The acknowledgement rides on the fetch, or goes alone: neither gets an answer.
-    case.tap.on(1, |sent| sent.settles().then_some(Fault::Withhold));
+    case.tap
+        .on(1, |sent| sent.settles().then_some(Fault::Withhold));
     batch.settle(0, Acknowledge::Accept).unwrap();
     let started = Instant::now();
     let polled = timeout(SECOND, consumer.poll()).await;
-    assert!(polled.is_err() && started.elapsed() < 2 * SECOND, "{polled:?}");
+    assert!(
+        polled.is_err() && started.elapsed() < 2 * SECOND,
+        "{polled:?}"
+    );
     let report = consumer.commit().await.unwrap();
     let took = started.elapsed();
     assert!(took >= 5 * SECOND / 2 && took < 6 * SECOND, "{took:?}");
@@ -264,7 +291,10 @@ async fn b_033(cluster: &Cluster) {
     case.members(1).await;
     let idle = timeout(60 * SECOND, consumer.poll());
     let parked = until("a parked fetch", async || {
-        let parks = |sent: &Sent| sent.read::<ShareFetchRequest>().is_some_and(|fetch| fetch.max_wait_ms > 0);
+        let parks = |sent: &Sent| {
+            sent.read::<ShareFetchRequest>()
+                .is_some_and(|fetch| fetch.max_wait_ms > 0)
+        };
         case.tap.count(parks) > 0
     });
     tokio::select! {
@@ -338,4 +368,3 @@ async fn b_035(cluster: &Cluster) {
     }
     case.close(consumer).await;
 }
-

@@ -1,7 +1,7 @@
 //! A wire between a client and its brokers that writes down what is sent, and makes things go wrong on the way:
 //! in the same manner on a real broker and on the embedded one.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,9 +13,9 @@ use sharegroup_wire::frame::{
     RequestHeader, decode_response, encode_request, encode_response, response_correlation_id,
 };
 use sharegroup_wire::id::{CorrelationId, SessionEpoch, TopicId};
+use sharegroup_wire::message::Request;
 use sharegroup_wire::message::share_acknowledge::ShareAcknowledgeRequest;
 use sharegroup_wire::message::share_fetch::{AcknowledgementBatch, ShareFetchRequest};
-use sharegroup_wire::message::Request;
 use sharegroup_wire::net::{Address, BoxStream, ConnectFuture, Connector, TcpConnector};
 use sharegroup_wire::primitive::Reader;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, split};
@@ -88,7 +88,8 @@ impl Sent {
 
     /// Whether it settles anything: a renewal doesn't.
     pub(crate) fn settles(&self) -> bool {
-        let settles = |(_, batch): &Acknowledged| batch.acknowledge_types.iter().any(|t| *t != RENEW);
+        let settles =
+            |(_, batch): &Acknowledged| batch.acknowledge_types.iter().any(|t| *t != RENEW);
         self.acknowledged().iter().any(settles)
     }
 
@@ -110,19 +111,29 @@ impl Sent {
             fetch.share_session_epoch == close || !fetch.forgotten_topics_data.is_empty()
         };
         let request = self.read::<ShareAcknowledgeRequest>();
-        fetch.is_some_and(forgets) || request.is_some_and(|request| request.share_session_epoch == close)
+        fetch.is_some_and(forgets)
+            || request.is_some_and(|request| request.share_session_epoch == close)
     }
 
     /// The broker gets another request instead.
     pub(crate) fn changed<R: Request>(&self, change: impl FnOnce(&mut R)) -> Fault {
         let mut request = self.read::<R>().unwrap();
         change(&mut request);
-        Fault::Instead(encode_request(&request, self.version, self.correlation_id, None))
+        Fault::Instead(encode_request(
+            &request,
+            self.version,
+            self.correlation_id,
+            None,
+        ))
     }
 
     /// The broker never sees it, and this is the answer.
     pub(crate) fn answered<R: Request>(&self, answer: &R::Response) -> Fault {
-        Fault::Answer(encode_response::<R>(answer, self.version, self.correlation_id))
+        Fault::Answer(encode_response::<R>(
+            answer,
+            self.version,
+            self.correlation_id,
+        ))
     }
 }
 
@@ -182,17 +193,26 @@ impl Tap {
     }
 
     /// For the next requests, one by one: the first so many for which there is a fault meet it.
-    pub(crate) fn on(&self, times: usize, fault: impl FnMut(&Sent) -> Option<Fault> + Send + 'static) {
+    pub(crate) fn on(
+        &self,
+        times: usize,
+        fault: impl FnMut(&Sent) -> Option<Fault> + Send + 'static,
+    ) {
         self.state().requests.push((times, Box::new(fault)));
     }
 
     /// Makes one fault befall the next so many requests of an API.
     pub(crate) fn fault(&self, times: usize, api_key: i16, fault: Fault) {
-        self.on(times, move |sent| (sent.api_key == api_key).then(|| fault.clone()));
+        self.on(times, move |sent| {
+            (sent.api_key == api_key).then(|| fault.clone())
+        });
     }
 
     /// Changes answers of an API, until `change` says that it is done.
-    pub(crate) fn answers<R: Request>(&self, mut change: impl FnMut(&mut R::Response) -> bool + Send + 'static) {
+    pub(crate) fn answers<R: Request>(
+        &self,
+        mut change: impl FnMut(&mut R::Response) -> bool + Send + 'static,
+    ) {
         let on = move |frame: &Bytes, version| {
             let mut answer = decode_response::<R>(frame, version).unwrap();
             let is_done = change(&mut answer);
@@ -213,6 +233,17 @@ impl Tap {
         self.state().sent.iter().filter_map(Sent::read).collect()
     }
 
+    /// Which brokers were fetched from.
+    pub(crate) fn fetched_from(&self) -> BTreeSet<String> {
+        let state = self.state();
+        let fetches = |sent: &&Sent| {
+            let fetch: Option<ShareFetchRequest> = sent.read();
+            fetch.is_some_and(|fetch| !fetch.topics.is_empty())
+        };
+        let fetches = state.sent.iter().filter(fetches);
+        fetches.map(|sent| sent.address.clone()).collect()
+    }
+
     pub(crate) fn count(&self, is_it: impl Fn(&Sent) -> bool) -> usize {
         self.state().sent.iter().filter(|sent| is_it(sent)).count()
     }
@@ -222,16 +253,35 @@ impl Tap {
         for sent in self.sent() {
             check_batches(&sent);
             if let Some(fetch) = sent.read::<ShareFetchRequest>() {
-                let is_bare = fetch.share_session_epoch != SessionEpoch::OPEN || sent.acknowledged().is_empty();
+                let is_bare = fetch.share_session_epoch != SessionEpoch::OPEN
+                    || sent.acknowledged().is_empty();
                 assert!(is_bare, "epoch 0 with acknowledgements: {fetch:?}");
-                assert!(!sent.is_second, "two requests of a session at a time: {fetch:?}");
-                let limits = [fetch.max_wait_ms, fetch.min_bytes, fetch.max_bytes, fetch.max_records];
-                assert!(!sent.renews() || limits == [0; 4], "a renewal that fetches: {fetch:?}");
+                assert!(
+                    !sent.is_second,
+                    "two requests of a session at a time: {fetch:?}"
+                );
+                let limits = [
+                    fetch.max_wait_ms,
+                    fetch.min_bytes,
+                    fetch.max_bytes,
+                    fetch.max_records,
+                ];
+                assert!(
+                    !sent.renews() || limits == [0; 4],
+                    "a renewal that fetches: {fetch:?}"
+                );
                 assert_eq!(fetch.is_renew_ack, sent.renews(), "{fetch:?}");
             } else if let Some(request) = sent.read::<ShareAcknowledgeRequest>() {
-                assert!(!sent.is_second, "two requests of a session at a time: {request:?}");
+                assert!(
+                    !sent.is_second,
+                    "two requests of a session at a time: {request:?}"
+                );
                 assert_eq!(request.is_renew_ack, sent.renews(), "{request:?}");
-                assert_ne!(request.share_session_epoch, SessionEpoch::OPEN, "{request:?}");
+                assert_ne!(
+                    request.share_session_epoch,
+                    SessionEpoch::OPEN,
+                    "{request:?}"
+                );
             }
         }
     }
@@ -272,7 +322,10 @@ fn check_batches(sent: &Sent) {
     for (partition, batch) in sent.acknowledged() {
         let before = last.insert(partition, batch.last_offset);
         let is_ascending = before.is_none_or(|before| before < batch.first_offset);
-        assert!(is_ascending && batch.first_offset <= batch.last_offset, "{sent:?}");
+        assert!(
+            is_ascending && batch.first_offset <= batch.last_offset,
+            "{sent:?}"
+        );
         let is_known = |kind: &i8| (0..=3 + i8::from(sent.version > 1)).contains(kind);
         assert!(batch.acknowledge_types.iter().all(is_known), "{batch:?}");
     }
@@ -295,6 +348,9 @@ impl Connector for Tap {
     }
 }
 
+/// API and version of a request, and what becomes of it.
+type Open = (i16, i16, Option<Fault>);
+
 type ToClient = AsyncMutex<WriteHalf<DuplexStream>>;
 
 /// One connection.
@@ -302,8 +358,8 @@ struct Wire {
     tap: Tap,
     link: usize,
     address: String,
-    /// Requests without an answer: API, version, what becomes of them.
-    open: Mutex<HashMap<CorrelationId, (i16, i16, Option<Fault>)>>,
+    /// Requests without an answer.
+    open: Mutex<HashMap<CorrelationId, Open>>,
 }
 
 impl Wire {
@@ -380,7 +436,9 @@ async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Bytes> 
 }
 
 async fn write_frame(stream: &mut (impl AsyncWriteExt + Unpin), frame: &Bytes) -> io::Result<()> {
-    stream.write_u32(u32::try_from(frame.len()).unwrap()).await?;
+    stream
+        .write_u32(u32::try_from(frame.len()).unwrap())
+        .await?;
     stream.write_all(frame).await?;
     stream.flush().await
 }

@@ -4,12 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sharegroup_broker::{Broker, ServerLimits};
 use sharegroup_consumer::producer::{Producer, ProducerConfig, ProducerRecord};
 use sharegroup_consumer::{
-    AckFailure, AcquireMode, Acknowledge, ShareConsumer, ShareEvent, ShareObserver,
+    AckFailure, Acknowledge, AcquireMode, ShareConsumer, ShareEvent, ShareObserver,
 };
-use sharegroup_launcher::Kafka;
 use sharegroup_wire::ErrorCode;
 use sharegroup_wire::id::MemberEpoch;
 use sharegroup_wire::message::create_partitions::{CreatePartitionsRequest, CreatePartitionsTopic};
@@ -45,7 +43,8 @@ async fn t2(cluster: &Cluster) {
     let mut stale = next(&mut consumer).await;
     assert_eq!(offsets(&stale), up_to(10)[1..]);
     // Half is lost on the way, half never sent.
-    case.tap.on(1, |sent| sent.settles().then_some(Fault::CutBefore));
+    case.tap
+        .on(1, |sent| sent.settles().then_some(Fault::CutBefore));
     stale.settle_indexes(0..4, Acknowledge::Release).unwrap();
     let report = consumer.commit().await.unwrap();
     assert_eq!(report.partitions[0].failed[0].why, AckFailure::Unknown);
@@ -55,7 +54,11 @@ async fn t2(cluster: &Cluster) {
     assert!(fresh.records().all(|record| record.delivery_count == 2));
     stale.accept();
     assert!(!consumer.commit().await.unwrap().is_ok());
-    assert_eq!(case.tap.count(Sent::settles), settled, "a stale one was sent");
+    assert_eq!(
+        case.tap.count(Sent::settles),
+        settled,
+        "a stale one was sent"
+    );
     assert_eq!(fresh.lock().lost(), None);
     fresh.accept();
     assert!(consumer.commit().await.unwrap().is_ok());
@@ -171,7 +174,10 @@ async fn t6(cluster: &Cluster, name: &'static str, closes: bool) {
     }
     let found = deliveries(&mut other, 20).await;
     assert!(left.elapsed() < 2 * SECOND, "{:?}", left.elapsed());
-    let offsets: BTreeSet<_> = found.iter().map(|delivery| delivery.record().offset).collect();
+    let offsets: BTreeSet<_> = found
+        .iter()
+        .map(|delivery| delivery.record().offset)
+        .collect();
     assert_eq!(offsets.len(), 20);
     drop(in_hand);
     for delivery in found {
@@ -217,8 +223,16 @@ async fn t10(cluster: &Cluster, name: &'static str, spoil: fn(&Sent) -> Fault) {
         });
         batch.settle_indexes(0..5, Acknowledge::Accept).unwrap();
         let report = consumer.commit().await.unwrap();
-        assert!(report.partitions.iter().all(|p| p.failed_records == 5 || api_key == FETCH));
-        until("the session is over", async || batch.lock().lost().is_some()).await;
+        assert!(
+            report
+                .partitions
+                .iter()
+                .all(|p| p.failed_records == 5 || api_key == FETCH)
+        );
+        until("the session is over", async || {
+            batch.lock().lost().is_some()
+        })
+        .await;
         drop(batch);
     }
     tokio::select! {
@@ -257,7 +271,9 @@ async fn t11(cluster: &Cluster) {
             (heartbeat.member_epoch != MemberEpoch::JOIN).then(|| sent.changed(spoil))
         });
         until("another join", async || seen.joins() == number + 2).await;
-        batch.settle_indexes(number..number + 1, Acknowledge::Accept).unwrap();
+        batch
+            .settle_indexes(number..number + 1, Acknowledge::Accept)
+            .unwrap();
         assert!(consumer.commit().await.unwrap().is_ok());
     }
     // Another coordinator.
@@ -289,7 +305,10 @@ async fn t12(cluster: &Cluster) {
     const STALE: i64 = 250;
     let case = Case::new(cluster, "t12", 1, &[]).await;
     case.produce(0, 501).await;
-    let builder = case.builder().max_poll_records(1_000).records_held_max(1_000);
+    let builder = case
+        .builder()
+        .max_poll_records(1_000)
+        .records_held_max(1_000);
     let mut consumer = builder.build().await.unwrap();
     let mut held = deliveries(&mut consumer, 501).await;
     consumer.pause();
@@ -305,18 +324,22 @@ async fn t12(cluster: &Cluster) {
         }
         Some(if sent.api_key == FETCH {
             sent.changed::<ShareFetchRequest>(|fetch| {
-                fetch.topics[0].partitions[0].acknowledgement_batches.insert(0, stale);
+                fetch.topics[0].partitions[0]
+                    .acknowledgement_batches
+                    .insert(0, stale);
             })
         } else {
             sent.changed::<ShareAcknowledgeRequest>(|request| {
-                request.topics[0].partitions[0].acknowledgement_batches.insert(0, stale);
+                request.topics[0].partitions[0]
+                    .acknowledgement_batches
+                    .insert(0, stale);
             })
         })
     });
     assert_eq!(held.pop().unwrap().accept().await, Ok(()));
-    let confirmations = held.into_iter().map(|delivery| {
-        (delivery.record().offset, delivery.accept())
-    });
+    let confirmations = held
+        .into_iter()
+        .map(|delivery| (delivery.record().offset, delivery.accept()));
     for (offset, confirmation) in confirmations.collect::<Vec<_>>() {
         let refused = Err(AckFailure::Broker(ErrorCode::InvalidRecordState));
         let expected = if offset == STALE { refused } else { Ok(()) };
@@ -339,10 +362,14 @@ async fn t13(cluster: &Cluster) {
     assert!(consumer.commit().await.unwrap().is_ok());
     let again = next(&mut consumer).await;
     assert_eq!(offsets(&again), [2]);
-    case.tap.on(1, |sent| sent.settles().then_some(Fault::Delay(300 * MS)));
+    case.tap
+        .on(1, |sent| sent.settles().then_some(Fault::Delay(300 * MS)));
     let settled = case.tap.count(Sent::settles);
     batch.settle(5, Acknowledge::Accept).unwrap();
-    until("it is on its way", async || case.tap.count(Sent::settles) > settled).await;
+    until("it is on its way", async || {
+        case.tap.count(Sent::settles) > settled
+    })
+    .await;
     batch.settle(9, Acknowledge::Accept).unwrap();
     again.accept();
     batch.settle(0, Acknowledge::Accept).unwrap();
@@ -368,7 +395,9 @@ async fn t14(cluster: &Cluster) {
     consumer.subscribe(["t14-other"]);
     let forgets = |sent: &Sent| {
         let fetch: Option<ShareFetchRequest> = sent.read();
-        let forgotten = fetch.into_iter().flat_map(|fetch| fetch.forgotten_topics_data);
+        let forgotten = fetch
+            .into_iter()
+            .flat_map(|fetch| fetch.forgotten_topics_data);
         forgotten.into_iter().any(|topic| topic.topic_id == left)
     };
     until("it is forgotten", async || case.tap.count(forgets) > 0).await;
@@ -383,7 +412,9 @@ async fn t14(cluster: &Cluster) {
     assert!(consumer.commit().await.unwrap().is_ok());
     let sent = case.tap.sent();
     let forgotten = sent.iter().position(forgets).unwrap();
-    let later = sent[forgotten..].iter().filter_map(Sent::read::<ShareFetchRequest>);
+    let later = sent[forgotten..]
+        .iter()
+        .filter_map(Sent::read::<ShareFetchRequest>);
     let mut topics = later.flat_map(|fetch| fetch.topics);
     assert!(!topics.any(|topic| topic.topic_id == left), "fetched again");
     assert_eq!(case.tap.count(forgets), 1);
@@ -410,11 +441,16 @@ async fn t15(cluster: &Cluster) {
     batch.accept();
     fresh.accept();
     let report = consumer.commit().await.unwrap();
-    let accepted: u64 = report.partitions.iter().map(|partition| partition.accepted).sum();
+    let accepted: u64 = report
+        .partitions
+        .iter()
+        .map(|partition| partition.accepted)
+        .sum();
     assert_eq!(accepted, 1, "{report:?}");
     let later = case.tap.sent().split_off(before);
     for fetch in later.iter().filter_map(Sent::read::<ShareFetchRequest>) {
-        let is_old = |topic: &sharegroup_wire::message::share_fetch::FetchTopic| topic.topic_id == old;
+        let is_old =
+            |topic: &sharegroup_wire::message::share_fetch::FetchTopic| topic.topic_id == old;
         assert!(!fetch.topics.iter().any(is_old), "{fetch:?}");
     }
     case.close(consumer).await;
@@ -428,13 +464,18 @@ async fn t16_topics_and_partitions_made_later_are_consumed() {
 async fn t16(cluster: &Cluster) {
     let case = Case::without_topic(cluster, "t16", &[]).await;
     let mut consumer = case.open().await;
-    until("the topic is missed", async || !consumer.status().missing_topics.is_empty()).await;
+    until("the topic is missed", async || {
+        !consumer.status().missing_topics.is_empty()
+    })
+    .await;
     case.create_topic(case.name, 1).await;
     case.produce(0, 5).await;
     next(&mut consumer).await.accept();
     let (connector, options) = (TcpConnector::default(), ConnectionOptions::default());
     let address = cluster.bootstrap_servers().parse().unwrap();
-    let broker = Connection::open(&connector, &address, &options).await.unwrap();
+    let broker = Connection::open(&connector, &address, &options)
+        .await
+        .unwrap();
     let more = CreatePartitionsRequest {
         topics: vec![CreatePartitionsTopic {
             name: case.name.into(),
@@ -447,7 +488,14 @@ async fn t16(cluster: &Cluster) {
     broker.call(&more).await.unwrap();
     let has_three = async || {
         let topic = case.admin.find_topic(case.name).await.unwrap();
-        topic.is_some_and(|topic| topic.partitions.iter().filter(|p| p.leader.is_some()).count() == 3)
+        topic.is_some_and(|topic| {
+            topic
+                .partitions
+                .iter()
+                .filter(|p| p.leader.is_some())
+                .count()
+                == 3
+        })
     };
     until("three partitions", has_three).await;
     for partition in 1..3 {
@@ -489,39 +537,6 @@ impl ShareObserver for Rude {
         }
         panic!("an observer's own fault");
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn t24_records_held_keep_their_connection_from_being_idle() {
-    let kafka = Kafka::builder().set("connections.max.idle.ms", "3000");
-    let Some(kafka) = kafka.start_or_skip().unwrap() else {
-        return;
-    };
-    let limits = ServerLimits {
-        idle_time_max: 3 * SECOND,
-        ..ServerLimits::default()
-    };
-    let broker = Broker::builder().limits(limits);
-    let broker = broker.set("group.share.min.heartbeat.interval.ms", "500");
-    let broker = broker.start().await.unwrap();
-    let embedded = Cluster::embedded(broker, kafka.tools());
-    let real = Cluster::real(Arc::new(kafka));
-    tokio::join!(t24(&embedded), t24(&real));
-}
-
-async fn t24(cluster: &Cluster) {
-    let case = Case::new(cluster, "t24", 1, &[]).await;
-    // The heartbeats' connection may be idle, and is opened again.
-    case.set_group("share.heartbeat.interval.ms", "5000").await;
-    case.produce(0, 3).await;
-    let mut consumer = case.open().await;
-    let held = next(&mut consumer).await;
-    nothing_for(&mut consumer, 10 * SECOND).await;
-    assert_eq!(held.lock().lost(), None);
-    held.accept();
-    assert!(consumer.commit().await.unwrap().is_ok());
-    case.drained().await;
-    case.close(consumer).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

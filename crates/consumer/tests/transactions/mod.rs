@@ -130,4 +130,3 @@ impl Teller {
         self.ask(&end, 4, |ended| ended.error_code).await;
     }
 }
-
