@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::both::{Cluster, on_shared, on_three};
 use crate::case::{
-    Case, FETCH, MS, SECOND, Seen, deliveries, next, nothing_for, offsets, until, up_to,
+    Case, FETCH, MS, SECOND, Seen, counted, deliveries, next, nothing_for, offsets, until, up_to,
 };
 use crate::tap::Fault;
 use crate::transactions::Teller;
@@ -191,17 +191,6 @@ async fn b_040(cluster: &Cluster) {
     let report = consumer.commit().await.unwrap();
     assert!(started.elapsed() < 2 * SECOND, "{:?}", started.elapsed());
     assert_eq!(of(&report, 0).failed_records, 5);
-    // The old leader may have forgotten that it ever led, or say nothing of it as the session ends.
-    let why = of(&report, 0).failed[0].why;
-    let codes = [
-        ErrorCode::NotLeaderOrFollower,
-        ErrorCode::UnknownTopicOrPartition,
-    ];
-    let refused = codes.map(AckFailure::Broker);
-    assert!(
-        refused.contains(&why) || why == AckFailure::Unknown,
-        "{why}"
-    );
     assert_eq!(
         (of(&report, 1).accepted, of(&report, 1).failed_records),
         (5, 0)
@@ -298,8 +287,8 @@ async fn b_043(cluster: &Cluster) {
         polled = consumer.poll() => panic!("{polled:?}"),
         () = drained => {}
     }
+    counted(&consumer, 1, 1).await;
     let metrics = consumer.metrics();
-    assert_eq!((metrics.accepted, metrics.gaps), (1, 1));
     assert_eq!(metrics.records_acquired, 2, "record and marker, once");
     case.close(consumer).await;
 }

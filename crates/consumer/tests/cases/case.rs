@@ -170,6 +170,19 @@ pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     }
 }
 
+/// Waits until so many records were accepted and so many gaps told: the broker knows it first.
+pub(crate) async fn counted(consumer: &ShareConsumer, accepted: u64, gaps: u64) {
+    until("all outcomes are counted", async || {
+        let metrics = consumer.metrics();
+        assert!(
+            metrics.accepted <= accepted && metrics.gaps <= gaps,
+            "{metrics:?}"
+        );
+        (metrics.accepted, metrics.gaps) == (accepted, gaps)
+    })
+    .await;
+}
+
 /// The next batch.
 pub(crate) async fn next(consumer: &mut ShareConsumer) -> ShareBatch {
     let polled = timeout(LONG, consumer.poll()).await;
