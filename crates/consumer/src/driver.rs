@@ -164,10 +164,15 @@ impl Driver {
     pub(crate) async fn run(mut self) {
         let mut commands = Vec::new();
         while !self.closed {
+            // Looked for first: whoever held one has said all by then.
+            let unused = self.unused_locks();
             self.shared.take_commands(&mut commands);
             let now = Instant::now();
             for command in commands.drain(..) {
                 self.obey(now, command);
+            }
+            for id in unused {
+                self.locks.remove(&id);
             }
             self.step(now);
             if self.closed {
@@ -260,7 +265,7 @@ impl Driver {
                 last,
                 how,
             } => {
-                self.core.acknowledge(std_now, id, first, last, how);
+                self.settle(now, id, (first, last), how);
             }
             Command::Confirm {
                 id,
@@ -268,7 +273,7 @@ impl Driver {
                 how,
                 reply,
             } => {
-                let settled = self.core.acknowledge(std_now, id, offset, offset, how);
+                let settled = self.settle(now, id, (offset, offset), how);
                 // What was lost before is told by its lock.
                 if settled > 0 {
                     self.confirmations.insert((id, offset), reply);
@@ -689,8 +694,6 @@ impl Driver {
             self.core.lock_duration(),
             acquired.renewable,
         ));
-        // Locks that nobody looks at any more.
-        self.locks.retain(|_, lock| Arc::strong_count(lock) > 1);
         self.locks.insert(acquired.id, Arc::clone(&lock));
         self.shared
             .tell(|outbox| outbox.arrivals.push_back(Arrival { acquired, lock }));
@@ -744,6 +747,32 @@ impl Driver {
             release,
             settled,
         });
+    }
+
+    /// Settles offsets of an acquisition; returns how many of them were held. The acknowledgement of what was
+    /// lost before is never sent, which is reported: its loss was told.
+    fn settle(
+        &mut self,
+        now: Instant,
+        id: AcquisitionId,
+        (first, last): (i64, i64),
+        how: Acknowledgement,
+    ) -> u64 {
+        let settled = self.core.acknowledge(now.into_std(), id, first, last, how);
+        let lock = self.locks.get(&id);
+        let lost = lock.map_or(Vec::new(), |lock| lock.settle_lost(first, last));
+        for loss in lost {
+            let topic = self.topic(loss.partition);
+            self.reporter.enter_late(&topic, &loss);
+        }
+        settled
+    }
+
+    fn unused_locks(&self) -> Vec<AcquisitionId> {
+        let unused = |(id, lock): (&AcquisitionId, &Arc<LockState>)| {
+            (Arc::strong_count(lock) == 1).then_some(*id)
+        };
+        self.locks.iter().filter_map(unused).collect()
     }
 
     fn enter_outcome(&mut self, now: Instant, outcome: AckOutcome) {

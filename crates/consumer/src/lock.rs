@@ -20,6 +20,8 @@ struct Inner {
     renewal_asked: bool,
     /// Lost ranges, with the reason.
     lost: Vec<(i64, i64, AckFailure)>,
+    /// Of them, what the application has not settled since.
+    unsettled: Vec<LockLoss>,
     /// Whether it is renewed, as far as this acquisition alone is concerned.
     renewable: bool,
 }
@@ -39,6 +41,7 @@ impl LockState {
                 duration,
                 renewal_asked: false,
                 lost: Vec::new(),
+                unsettled: Vec::new(),
                 renewable,
             }),
             changed: Notify::new(),
@@ -80,10 +83,33 @@ impl LockState {
     }
 
     pub(crate) fn lost(&self, loss: &LockLoss) {
-        self.inner()
-            .lost
-            .push((loss.first_offset, loss.last_offset, loss.why));
+        let mut inner = self.inner();
+        let lost = (loss.first_offset, loss.last_offset, loss.why);
+        inner.lost.push(lost);
+        inner.unsettled.push(loss.clone());
+        drop(inner);
         self.changed.notify_waiters();
+    }
+
+    /// What of a range was lost before it is settled now. Gives each offset once.
+    pub(crate) fn settle_lost(&self, first: i64, last: i64) -> Vec<LockLoss> {
+        let mut settled = Vec::new();
+        let unsettled = &mut self.inner().unsettled;
+        let part = |loss: &LockLoss, first_offset, last_offset| {
+            let part = LockLoss {
+                first_offset,
+                last_offset,
+                ..loss.clone()
+            };
+            (first_offset <= last_offset).then_some(part)
+        };
+        for loss in std::mem::take(unsettled) {
+            let (from, to) = (loss.first_offset, loss.last_offset);
+            settled.extend(part(&loss, from.max(first), to.min(last)));
+            unsettled.extend(part(&loss, from, to.min(first.saturating_sub(1))));
+            unsettled.extend(part(&loss, from.max(last.saturating_add(1)), to));
+        }
+        settled
     }
 
     /// It ends at its deadline.

@@ -40,7 +40,8 @@ counters! {
     gaps,
     /// Acknowledgements that the broker refused, in offsets.
     acknowledge_errors,
-    /// Acknowledgements that were never sent, or whose answer never came, in offsets.
+    /// Acknowledgements that were never sent, or whose answer never came, in offsets. What was acknowledged
+    /// after its loss had been told counts among `locks_lost` alone.
     acknowledgements_lost,
     /// Of both, offsets that were to be accepted: what was done with them may be done again.
     accepts_unconfirmed,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sharegroup_session::{AckFailure, AckOutcome, Acknowledgement};
+use sharegroup_session::{AckFailure, AckOutcome, Acknowledgement, LockLoss};
 
 /// Failed ranges that a report lists one by one; further ones are only counted.
 const FAILED_RANGES_MAX: usize = 1000;
@@ -47,6 +47,19 @@ pub struct PartitionReport {
     pub failed: Vec<FailedRange>,
 }
 
+impl PartitionReport {
+    fn fail(&mut self, first_offset: i64, last_offset: i64, why: AckFailure) {
+        self.failed_records += offsets(first_offset, last_offset);
+        if self.failed.len() < FAILED_RANGES_MAX {
+            self.failed.push(FailedRange {
+                first_offset,
+                last_offset,
+                why,
+            });
+        }
+    }
+}
+
 /// An acknowledged range that did not count, or may not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -67,9 +80,26 @@ pub(crate) struct Reporter {
 
 impl Reporter {
     pub(crate) fn enter(&mut self, topic: &Arc<str>, outcome: &AckOutcome) {
-        let partition = outcome.partition.partition;
-        let report = self
-            .partitions
+        let (first, last) = (outcome.first_offset, outcome.last_offset);
+        let report = self.partition(topic, outcome.partition.partition);
+        let offsets = offsets(first, last);
+        match (outcome.result, outcome.how) {
+            (Ok(()), Acknowledgement::Accept) => report.accepted += offsets,
+            (Ok(()), Acknowledgement::Release) => report.released += offsets,
+            (Ok(()), Acknowledgement::Reject) => report.rejected += offsets,
+            (Ok(()), Acknowledgement::Gap) => report.gaps += offsets,
+            (Err(why), _) => report.fail(first, last, why),
+        }
+    }
+
+    /// What was settled after it was lost.
+    pub(crate) fn enter_late(&mut self, topic: &Arc<str>, loss: &LockLoss) {
+        let report = self.partition(topic, loss.partition.partition);
+        report.fail(loss.first_offset, loss.last_offset, loss.why);
+    }
+
+    fn partition(&mut self, topic: &Arc<str>, partition: i32) -> &mut PartitionReport {
+        self.partitions
             .entry((Arc::clone(topic), partition))
             .or_insert_with(|| PartitionReport {
                 topic: Arc::clone(topic),
@@ -80,29 +110,7 @@ impl Reporter {
                 gaps: 0,
                 failed_records: 0,
                 failed: Vec::new(),
-            });
-        let offsets = offsets(outcome.first_offset, outcome.last_offset);
-        match (outcome.result, outcome.how) {
-            (Ok(()), Acknowledgement::Accept) => report.accepted += offsets,
-            (Ok(()), Acknowledgement::Release) => report.released += offsets,
-            (Ok(()), Acknowledgement::Reject) => report.rejected += offsets,
-            (Ok(()), Acknowledgement::Gap) => report.gaps += offsets,
-            (Err(why), _) => {
-                report.failed_records += offsets;
-                if report.failed.len() < FAILED_RANGES_MAX {
-                    let AckOutcome {
-                        first_offset,
-                        last_offset,
-                        ..
-                    } = *outcome;
-                    report.failed.push(FailedRange {
-                        first_offset,
-                        last_offset,
-                        why,
-                    });
-                }
-            }
-        }
+            })
     }
 
     pub(crate) fn take(&mut self) -> CommitReport {

@@ -11,6 +11,8 @@ const LINES_MAX: usize = 800;
 
 /// Heading that the documentation of each public async function has.
 const CANCEL_SAFETY: &str = "# Cancel safety";
+/// The table of features and the tests that prove them.
+const FEATURES: &str = "docs/features.md";
 
 /// Folders that exist on one machine only. In two parts, so that this file does not break its own rule.
 const MACHINE_FOLDERS: [(&str, &str); 4] = [
@@ -41,8 +43,25 @@ pub(crate) fn check(context: &Context) -> anyhow::Result<Count> {
             complaints.extend(complaints_about(name, &text));
         }
     }
+    let features = fs::read_to_string(context.root.join(FEATURES))?;
+    complaints.extend(missing_tests(&features, |file| {
+        fs::read_to_string(context.root.join(file)).unwrap_or_default()
+    }));
     ensure!(complaints.is_empty(), "{}", complaints.join("\n"));
     Ok(Count::ONE)
+}
+
+/// Tests that the table of features names, as `FILE::FUNCTION`, and that aren't there.
+fn missing_tests(features: &str, read: impl Fn(&str) -> String) -> Vec<String> {
+    let named = features
+        .split('`')
+        .filter_map(|code| code.split_once(".rs::"));
+    let missing = |(file, function): (&str, &str)| {
+        let file = format!("{file}.rs");
+        let is_there = read(&file).contains(&format!("fn {function}("));
+        (!is_there).then(|| format!("{FEATURES}: no test {file}::{function}"))
+    };
+    named.filter_map(missing).collect()
 }
 
 fn complaints_about(name: &str, text: &str) -> Vec<String> {
@@ -121,6 +140,17 @@ mod tests {
         let complaints = complaints_about("crates/a/src/lib.rs", &silent);
         assert!(complaints[0].contains("lib.rs:8"), "{complaints:?}");
         assert!(complaints_about("crates/a/tests/a.rs", &silent).is_empty());
+    }
+
+    #[test]
+    fn test_that_a_table_names_and_nobody_has_is_found() {
+        let table = "| a | `x.rs::is_there` | b | `x.rs::is_gone`, `x.rs` |";
+        let read = |file: &str| match file {
+            "x.rs" => "async fn is_there() {}".to_owned(),
+            _ => String::new(),
+        };
+        let missing = missing_tests(table, read);
+        assert_eq!(missing, ["docs/features.md: no test x.rs::is_gone"]);
     }
 
     #[test]

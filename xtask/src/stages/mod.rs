@@ -16,7 +16,7 @@ pub(crate) const STAGES: &[Stage] = &[
     },
     Stage {
         name: "files",
-        what: "length of source files, no paths of this machine in them, cancel safety told",
+        what: "length of source files, no paths of this machine in them, cancel safety told, tests that docs/features.md names",
         run: files::check,
     },
     Stage {

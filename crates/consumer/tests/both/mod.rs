@@ -7,13 +7,17 @@
 )]
 
 use std::fs::OpenOptions;
+use std::future::poll_fn;
 use std::io::Write;
+use std::pin::Pin;
 use std::process::Output;
+use std::sync::{Arc, OnceLock};
 
-use sharegroup_broker::Broker;
+use sharegroup_broker::{Broker, BrokerBuilder};
 use sharegroup_launcher::{Kafka, Tools};
+use sharegroup_wire::BrokerId;
 
-/// A cluster of one broker.
+/// A cluster, of one broker but for [`on_three`].
 pub(crate) struct Cluster {
     servers: String,
     tools: Tools,
@@ -21,7 +25,7 @@ pub(crate) struct Cluster {
 }
 
 enum Kind {
-    Real(Kafka),
+    Real(Arc<Kafka>),
     Embedded(Broker),
 }
 
@@ -35,35 +39,134 @@ const AS_LAUNCHED: [(&str, &str); 3] = [
 /// Runs a test on both, each with these settings; on none, loudly, where a real one can't run.
 pub(crate) async fn on_both(settings: &[(&str, &str)], test: impl AsyncFn(&Cluster)) {
     let mut kafka = Kafka::builder();
-    let mut broker = Broker::builder();
-    for (key, value) in AS_LAUNCHED {
-        broker = broker.set(key, value);
-    }
+    let mut broker = embedded();
     for (key, value) in settings {
         (kafka, broker) = (kafka.set(*key, *value), broker.set(*key, *value));
     }
     let Some(kafka) = kafka.start_or_skip().unwrap() else {
         return;
     };
-    let tools = kafka.tools().clone();
     let broker = broker.start().await.unwrap();
     println!("On the embedded broker:");
-    test(&Cluster {
-        servers: broker.bootstrap_servers().to_owned(),
-        tools: tools.clone(),
-        kind: Kind::Embedded(broker),
-    })
-    .await;
+    test(&Cluster::embedded(broker, kafka.tools())).await;
     println!("On a real broker:");
-    test(&Cluster {
-        servers: kafka.bootstrap_servers(),
-        tools,
-        kind: Kind::Real(kafka),
+    test(&Cluster::real(Arc::new(kafka))).await;
+}
+
+/// Runs a test on both at the same time; the real one is the same for all tests of the process, which must
+/// differ in topics and groups.
+pub(crate) async fn on_shared(test: impl AsyncFn(&Cluster)) {
+    static KAFKA: OnceLock<Option<Arc<Kafka>>> = OnceLock::new();
+    shared(&KAFKA, 1, test).await;
+}
+
+/// As [`on_shared`], on clusters of three brokers.
+pub(crate) async fn on_three(test: impl AsyncFn(&Cluster)) {
+    static KAFKA: OnceLock<Option<Arc<Kafka>>> = OnceLock::new();
+    shared(&KAFKA, 3, test).await;
+}
+
+async fn shared(
+    kafka: &'static OnceLock<Option<Arc<Kafka>>>,
+    brokers: u16,
+    test: impl AsyncFn(&Cluster),
+) {
+    let start = move || {
+        let start = || Kafka::builder().brokers(brokers).start_or_skip();
+        kafka.get_or_init(|| start().unwrap().map(Arc::new)).clone()
+    };
+    let Some(kafka) = tokio::task::spawn_blocking(start).await.unwrap() else {
+        return;
+    };
+    let broker = embedded().brokers(brokers.into()).start().await.unwrap();
+    let embedded = Cluster::embedded(broker, kafka.tools());
+    let real = Cluster::real(kafka);
+    tokio::join!(
+        told("embedded", Box::pin(test(&embedded))),
+        told("real", Box::pin(test(&real)))
+    );
+}
+
+/// Runs a test, and says of which broker it was if it panics.
+async fn told(kind: &'static str, mut test: Pin<Box<impl Future<Output = ()>>>) {
+    poll_fn(|cx| {
+        let _told = Told(kind);
+        test.as_mut().poll(cx)
     })
     .await;
 }
 
+struct Told(&'static str);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("That was on the {} broker.", self.0);
+        }
+    }
+}
+
+fn embedded() -> BrokerBuilder {
+    let builder = Broker::builder();
+    AS_LAUNCHED
+        .iter()
+        .fold(builder, |builder, (key, value)| builder.set(*key, *value))
+}
+
 impl Cluster {
+    /// An embedded cluster alone.
+    pub(crate) fn embedded(broker: Broker, tools: &Tools) -> Self {
+        Self {
+            servers: broker.bootstrap_servers().to_owned(),
+            tools: tools.clone(),
+            kind: Kind::Embedded(broker),
+        }
+    }
+
+    /// A real cluster alone.
+    pub(crate) fn real(kafka: Arc<Kafka>) -> Self {
+        Self {
+            servers: kafka.bootstrap_servers(),
+            tools: kafka.tools().clone(),
+            kind: Kind::Real(kafka),
+        }
+    }
+
+    /// Moves the only replica of a partition, and so its leadership, to another broker.
+    pub(crate) async fn move_partition(&self, topic: &str, partition: i32, to: i32) {
+        let kafka = match &self.kind {
+            Kind::Embedded(broker) => {
+                let id = broker.model(|model| model.topics.named(topic).unwrap().id);
+                return broker.move_leader((id, partition), BrokerId(to));
+            }
+            Kind::Real(kafka) => kafka,
+        };
+        let plan = format!(
+            r#"{{"version":1,"partitions":[{{"topic":"{topic}","partition":{partition},"replicas":[{to}]}}]}}"#
+        );
+        let file = kafka.dir().join(format!("move-{topic}-{partition}.json"));
+        std::fs::write(&file, plan).unwrap();
+        let file = file.to_string_lossy();
+        let args = ["--reassignment-json-file", &*file, "--execute"];
+        let class = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand";
+        self.tool(class, &args).await;
+    }
+
+    /// Kills a broker and starts it again.
+    pub(crate) async fn restart(&self, broker: i32) {
+        match &self.kind {
+            Kind::Embedded(embedded) => embedded.restart(BrokerId(broker)),
+            Kind::Real(kafka) => {
+                let kafka = Arc::clone(kafka);
+                let restart = move || {
+                    kafka.broker(broker).kill().unwrap();
+                    kafka.broker(broker).start().unwrap();
+                };
+                tokio::task::spawn_blocking(restart).await.unwrap();
+            }
+        }
+    }
+
     /// For a client's `bootstrap.servers`.
     pub(crate) fn bootstrap_servers(&self) -> &str {
         &self.servers
