@@ -274,6 +274,10 @@ impl ShareBatch {
         self.data.clone()
     }
 
+    pub(crate) const fn records_alone(&self) -> &BatchData {
+        &self.data
+    }
+
     /// The lock.
     #[must_use]
     pub fn lock(&self) -> LockView {

@@ -13,7 +13,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
 use crate::backoff::Jitter;
-use crate::batch::ShareBatch;
+use crate::batch::{BatchData, ShareBatch};
 use crate::client::ClientConfig;
 use crate::cluster::Cluster;
 use crate::delivery::{Deliveries, Delivery};
@@ -50,6 +50,8 @@ pub struct ShareConsumer {
     status: watch::Receiver<ShareStatus>,
     ready: VecDeque<Ready>,
     reader: Reader,
+    /// Given out by [`poll_implicit`](Self::poll_implicit) last.
+    implicit: Option<ShareBatch>,
     left: bool,
 }
 
@@ -76,6 +78,28 @@ impl ShareConsumer {
     /// Safe: no record is lost.
     pub async fn poll(&mut self) -> Result<Option<ShareBatch>, PollError> {
         poll_fn(|cx| self.poll_batch(cx, usize::MAX)).await
+    }
+
+    /// The next acquired records, as [`poll`](Self::poll) gives them, and the last ones accepted: implicit
+    /// acknowledgement (`share.acknowledgement.mode=implicit`). The next call accepts them, and so does
+    /// [`commit`](Self::commit). Closing or dropping the consumer accepts nothing: what was not followed by a
+    /// further call comes again.
+    ///
+    /// # Errors
+    /// Those of [`poll`](Self::poll).
+    ///
+    /// # Cancel safety
+    /// Safe: no record is lost. The call accepts the last records as soon as it is polled.
+    pub async fn poll_implicit(&mut self) -> Result<Option<&BatchData>, PollError> {
+        self.accept_implicit();
+        self.implicit = self.poll().await?;
+        Ok(self.implicit.as_ref().map(ShareBatch::records_alone))
+    }
+
+    fn accept_implicit(&mut self) {
+        if let Some(done) = self.implicit.take() {
+            done.accept();
+        }
     }
 
     /// The next record alone, with the right to settle it: see [`poll`](Self::poll), whose batches it
@@ -190,6 +214,7 @@ impl ShareConsumer {
         if self.left {
             return Ok(CommitReport::default());
         }
+        self.accept_implicit();
         let (reply, report) = oneshot::channel();
         self.shared.command(Command::Commit { reply });
         report.await.map_err(|_| match self.shared.fatal() {
@@ -216,6 +241,8 @@ impl ShareConsumer {
 
     fn leave(&mut self, within: Duration) -> oneshot::Receiver<CommitReport> {
         self.left = true;
+        // Nobody said that it was processed. Before the close, which releases it.
+        self.implicit = None;
         let unseen = ReleaseReason::Unseen;
         self.ready
             .drain(..)
@@ -498,6 +525,7 @@ impl ShareConsumerBuilder {
             shared: Arc::clone(&shared),
             ready: VecDeque::new(),
             reader: Reader::new(Arc::clone(&shared), self.max_poll_records),
+            implicit: None,
             left: false,
         };
         let deadline = Instant::now() + self.startup_timeout;

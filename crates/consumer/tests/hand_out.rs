@@ -194,6 +194,40 @@ async fn without_renewal_a_record_that_can_not_be_finished_is_given_back_once() 
     .await;
 }
 
+#[tokio::test]
+async fn implicit_mode_accepts_what_another_poll_or_a_commit_follows_and_nothing_else() {
+    on_both(&[], async |cluster| {
+        let settings = [("share.auto.offset.reset", "earliest")];
+        let client = prepared(cluster.bootstrap_servers(), &settings).await;
+        produce(&client, 15).await;
+        let build = async || {
+            let builder = member(&client).max_poll_records(5);
+            builder.build().await.unwrap()
+        };
+        let mut consumer = build().await;
+        for polls in [2, 1] {
+            for _ in 0..polls {
+                let polled = timeout(30 * SECOND, consumer.poll_implicit());
+                assert_eq!(polled.await.unwrap().unwrap().unwrap().len(), 5);
+            }
+            if polls == 2 {
+                assert!(consumer.commit().await.unwrap().is_ok());
+                assert_eq!(consumer.metrics().accepted, 10);
+            }
+        }
+        consumer.close(5 * SECOND).await.unwrap();
+        assert_eq!(consumer.metrics().accepted, 10);
+        assert_eq!(consumer.metrics().released, 5);
+        let mut next = build().await;
+        let polled = timeout(30 * SECOND, next.poll_implicit());
+        let again = polled.await.unwrap().unwrap().unwrap();
+        let offsets: Vec<i64> = again.records().map(|record| record.offset).collect();
+        assert_eq!(offsets, [10, 11, 12, 13, 14]);
+        drop(next.close(5 * SECOND).await);
+    })
+    .await;
+}
+
 /// What is dropped on a last delivery goes where the observer says.
 #[derive(Debug)]
 struct Says(LastDelivery, Arc<Seen>);
