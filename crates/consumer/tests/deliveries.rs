@@ -386,6 +386,12 @@ async fn where_renewal_is_refused_a_late_accept_is_never_sent(cluster: &Cluster)
         "{failure}"
     );
     assert_eq!(again.accept().await, Ok(()));
+    // The late one stands in the report too.
+    let report = consumer.commit().await.unwrap();
+    let [partition] = &report.partitions[..] else {
+        panic!("{report:?}")
+    };
+    assert_eq!((partition.accepted, partition.failed_records), (1, 1));
     close(consumer).await;
 }
 

@@ -403,7 +403,8 @@ async fn t25_restart_of_the_leader_fails_acknowledgements_visibly_and_consumptio
     sleep(MS).await;
     assert!(batch.lock().lost().is_some());
     batch.accept();
-    consumer.commit().await.unwrap();
+    let report = consumer.commit().await.unwrap();
+    assert_eq!(report.partitions[0].failed_records, 5);
     assert_eq!(accepted(&cluster, place), up_to(0));
     consumer.resume();
     let again = next(&mut consumer).await;
@@ -657,7 +658,10 @@ async fn a_handler_that_hangs_without_renewal_costs_each_record_one_delivery() {
         sleep(200 * SECOND).await;
         cluster.model(|model| assert_eq!(model.delivery_count(place, 0), hang));
         // Too late: reported, and a sign of life.
+        let late = batch.len() as u64;
         batch.accept();
+        let report = consumer.commit().await.unwrap();
+        assert_eq!(report.partitions[0].failed_records, late);
     }
     let mut accepted_now = 0;
     while accepted_now < 10 {
