@@ -145,6 +145,7 @@ impl Driver {
             acquired.renewable,
         ));
         self.locks.insert(acquired.id, Arc::clone(&lock));
+        self.locks_grew = true;
         self.shared
             .tell(|outbox| outbox.arrivals.push_back(Arrival { acquired, lock }));
     }
@@ -218,7 +219,11 @@ impl Driver {
         settled
     }
 
-    pub(super) fn unused_locks(&self) -> Vec<AcquisitionId> {
+    /// Locks that nobody has a handle of any more; looked for where some were added.
+    pub(super) fn unused_locks(&mut self) -> Vec<AcquisitionId> {
+        if !std::mem::take(&mut self.locks_grew) {
+            return Vec::new();
+        }
         let unused = |(id, lock): (&AcquisitionId, &Arc<LockState>)| {
             (Arc::strong_count(lock) == 1).then_some(*id)
         };

@@ -44,6 +44,7 @@ pub(crate) struct Driver {
     /// The coordinator's connection, which no fetch uses.
     heartbeats: Option<(BrokerId, Connection)>,
     locks: HashMap<AcquisitionId, Arc<LockState>>,
+    locks_grew: bool,
     topics: HashMap<TopicPartition, Arc<str>>,
     reporter: Reporter,
     /// Who waits for the outcome of one record.
@@ -80,6 +81,7 @@ impl Driver {
             connections: HashMap::new(),
             heartbeats: None,
             locks: HashMap::new(),
+            locks_grew: false,
             topics: HashMap::new(),
             reporter: Reporter::default(),
             confirmations: BTreeMap::new(),
