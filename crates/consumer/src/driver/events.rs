@@ -210,6 +210,8 @@ impl Driver {
         how: Acknowledgement,
     ) -> u64 {
         let settled = self.core.acknowledge(now.into_std(), id, first, last, how);
+        // A loss may be known to the core alone.
+        self.enter_events(now);
         let lock = self.locks.get(&id);
         let lost = lock.map_or(Vec::new(), |lock| lock.settle_lost(first, last));
         for loss in lost {
