@@ -173,7 +173,15 @@ async fn an_application_that_does_not_poll_makes_room(cluster: &Cluster) {
     second.accept();
     let member = silent.status().member_id.clone();
     assert_eq!(members(cluster, TOPIC).await, [member]);
-    assert!(silent.close(10 * SECOND).await.unwrap().is_ok());
+    let report = silent.close(10 * SECOND).await.unwrap();
+    let failed = report
+        .partitions
+        .iter()
+        .flat_map(|partition| &partition.failed);
+    let failed: Vec<_> = failed
+        .map(|range| (range.first_offset, range.why))
+        .collect();
+    assert_eq!(failed, [(0, AckFailure::SessionEnded)], "its late word");
     assert_eq!(silent.metrics().accepted, 1);
 }
 

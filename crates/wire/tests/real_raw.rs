@@ -6,8 +6,10 @@
 mod both;
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use both::{Cluster, on_both};
+use sharegroup_wire::ErrorCode;
 use sharegroup_wire::compress::Compression;
 use sharegroup_wire::message::create_topics::{CreatableTopic, CreateTopicsRequest};
 use sharegroup_wire::message::describe_configs::RESOURCE_GROUP;
@@ -57,9 +59,19 @@ async fn prepare(connection: &Connection, records: usize) {
         }],
         ..Default::default()
     };
-    let produced = connection.call(&produce).await.unwrap();
-    let partition = &produced.responses[0].partition_responses[0];
-    partition.error_code.ok().unwrap();
+    // The controller answers before the broker knows that it leads the partition.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let written = loop {
+        let produced = connection.call(&produce).await.unwrap();
+        match produced.responses[0].partition_responses[0].error_code {
+            ErrorCode::NotLeaderOrFollower
+            | ErrorCode::UnknownTopicOrPartition
+            | ErrorCode::UnknownTopicId
+                if Instant::now() < deadline => {}
+            code => break code,
+        }
+    };
+    written.ok().unwrap();
 
     let earliest = AlterableConfig {
         name: "share.auto.offset.reset".into(),

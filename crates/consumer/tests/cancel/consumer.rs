@@ -43,6 +43,21 @@ async fn t9_a_poll_that_is_dropped_loses_no_record() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn t9_a_poll_that_accepts_the_last_records_and_is_dropped_loses_no_record() {
+    at_every_wait(async |at| {
+        let (world, mut consumer) = begin().await;
+        consumer.poll_implicit().await.unwrap().unwrap();
+        let polled = cut(at, consumer.poll_implicit()).await.map(|polled| {
+            polled.unwrap().unwrap();
+        });
+        consumer.commit().await.unwrap();
+        world.finish(consumer).await;
+        polled.is_some()
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn t9_a_poll_that_is_dropped_while_damaged_records_are_read_again_loses_none() {
     let faults = FaultScript::parse("ShareFetch orders-0 first 2: flip bit").unwrap();
     at_every_wait(async |at| {
