@@ -43,10 +43,9 @@ async fn t9_a_poll_that_is_dropped_loses_no_record() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t9_a_poll_that_accepts_the_last_records_and_is_dropped_loses_no_record() {
+async fn t9_an_implicit_poll_that_is_dropped_loses_no_record() {
     at_every_wait(async |at| {
         let (world, mut consumer) = begin().await;
-        consumer.poll_implicit().await.unwrap().unwrap();
         let polled = cut(at, consumer.poll_implicit()).await.map(|polled| {
             polled.unwrap().unwrap();
         });
