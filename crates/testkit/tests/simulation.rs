@@ -51,6 +51,14 @@ fn a_subscription_that_changes_during_a_heartbeat_is_told() {
     assert_eq!(outcome.violations, []);
 }
 
+/// A leader moved: what it had granted before could not be renewed, while other leaders renewed.
+#[test]
+fn stale_records_of_one_leader_are_not_taken_for_a_group_without_renewals() {
+    const STALE: u64 = 628_407_020;
+    let outcome = run(&Script::from_seed(STALE));
+    assert_eq!(outcome.violations, []);
+}
+
 /// The script that a seed had while there was one topic, and nothing happened to it.
 fn of_one_topic(seed: u64) -> Script {
     const LATER: [&str; 8] = [

@@ -5,7 +5,7 @@
 //! (`share.renew.acknowledge.enable`); the answer, INVALID_RECORD_STATE, is the same. So a failed
 //! renewal is tried with ever fewer offsets. Where one offset fails alone it is suspected, and others
 //! are tried: once a renewal succeeds the suspects are known to be stale; where several fail alone and
-//! none succeeds, renewal is off, and what is held stays ours until its lock ends.
+//! none has succeeded within the last quarter of a lock, renewal is off, and what is held stays ours until its lock ends.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -40,8 +40,8 @@ enum Known {
     /// Not tried yet.
     #[default]
     Nothing,
-    /// It worked.
-    Works,
+    /// It worked, for a request sent at that time.
+    Works { at: Instant },
     /// The group refuses it.
     Refused { until: Instant },
 }
@@ -211,7 +211,7 @@ impl SessionCore {
         ranges: &[RenewedRange],
         ids: &BTreeSet<AcquisitionId>,
     ) {
-        self.renewal.known = Known::Works;
+        self.renewal.known = Known::Works { at: sent_at };
         if std::mem::take(&mut self.renewal.told_impossible) {
             self.events
                 .push_back(Event::RenewableChanged { renewable: true });
@@ -280,7 +280,11 @@ impl SessionCore {
         if total == 1 {
             self.renewal.suspects.extend(ranges);
             if self.renewal.suspects.len() >= SUSPECTS_MAX {
-                return self.turn_off(now);
+                return match self.renewal.known {
+                    // It worked a moment ago: these are stale, each by itself.
+                    Known::Works { at } if now < at + self.lock / 4 => self.leave_to_end(ids),
+                    _ => self.turn_off(now),
+                };
             }
             most = 1;
         } else if self.renewal.known == Known::Nothing {
@@ -290,6 +294,17 @@ impl SessionCore {
         for (_, acquisition) in self.book.iter_mut().filter(|(id, _)| ids.contains(id)) {
             acquisition.renew_offsets_max = most;
             acquisition.renew_at = Some(now);
+        }
+    }
+
+    /// These acquisitions are not renewed any more; their locks end, or have ended.
+    fn leave_to_end(&mut self, ids: &BTreeSet<AcquisitionId>) {
+        let suspects = &mut self.renewal.suspects;
+        suspects.retain(|suspect| !ids.contains(&suspect.acquisition));
+        for (id, acquisition) in self.book.iter_mut().filter(|(id, _)| ids.contains(id)) {
+            acquisition.renew_at = None;
+            self.events
+                .push_back(Event::LockNotRenewed { acquisition: id });
         }
     }
 
