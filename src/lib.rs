@@ -7,7 +7,7 @@
 //! ```no_run
 //! use std::pin::pin;
 //! use std::time::Duration;
-//! use sharegroup::ShareConsumer;
+//! use sharegroup::{PollError, ShareConsumer};
 //!
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut consumer = ShareConsumer::builder("localhost:9092")
@@ -15,19 +15,28 @@
 //!     .topics(["orders"])
 //!     .build()
 //!     .await?;
-//! let mut ctrl_c = pin!(tokio::signal::ctrl_c());
-//! while let Some(batch) = tokio::select! {
-//!     polled = consumer.poll() => polled?,
-//!     _ = &mut ctrl_c => None,
-//! } {
-//!     for record in batch.records() {
-//!         println!("{}: {:?}", record.offset, record.value);
-//!     }
-//!     batch.accept(); // settle one by one with `settle`; dropped records come again
+//! let worked = work_off(&mut consumer).await;
+//! // Also after an error: without it, what was accepted last may come again.
+//! let report = consumer.close(Duration::from_secs(5)).await?;
+//! if !report.is_ok() {
+//!     eprintln!("not confirmed, will come again: {report:?}");
 //! }
-//! consumer.close(Duration::from_secs(5)).await?;
-//! # Ok(())
+//! # worked.map_err(Into::into)
 //! # }
+//!
+//! async fn work_off(consumer: &mut ShareConsumer) -> Result<(), PollError> {
+//!     let mut ctrl_c = pin!(tokio::signal::ctrl_c());
+//!     while let Some(batch) = tokio::select! {
+//!         polled = consumer.poll() => polled?,
+//!         _ = &mut ctrl_c => None,
+//!     } {
+//!         for record in batch.records() {
+//!             println!("{}: {:?}", record.offset, record.value);
+//!         }
+//!         batch.accept(); // a batch that is dropped comes again
+//!     }
+//!     Ok(())
+//! }
 //! ```
 
 pub use sharegroup_consumer as consumer;
@@ -35,9 +44,11 @@ pub use sharegroup_sink as sink;
 pub use sharegroup_wire as wire;
 
 pub use sharegroup_consumer::{
-    AckFailure, Acknowledge, AcquireMode, ClientConfig, CommitReport, Concurrent, Confirmation,
-    Deliveries, Delivery, OpenError, Outcome, PollError, Record, SettleError, ShareBatch,
-    ShareConsumer, ShareConsumerBuilder, ShareMetrics, ShareStatus,
+    AckFailure, Acknowledge, Acknowledgement, AcquireMode, ClientConfig, CommitReport, Concurrent,
+    Confirmation, CorruptBatch, Deliveries, Delivery, FailedRange, FatalError, LastDelivery,
+    LockView, MemberState, Monitor, OpenError, Outcome, PartitionReport, PollError, Record,
+    SettleError, ShareBatch, ShareConsumer, ShareConsumerBuilder, ShareEvent, ShareMetrics,
+    ShareObserver, ShareStatus, Warning,
 };
 
 /// Compiles the example of the README.

@@ -108,7 +108,7 @@ async fn what_a_consumer_rejects_never_comes_again_and_what_it_releases_does() {
         assert!(consumer.commit().await.unwrap().is_ok());
     }
     assert_eq!(released.len(), 5);
-    consumer.close(Duration::from_secs(5)).await.unwrap();
+    drop(consumer.close(Duration::from_secs(5)).await.unwrap());
 }
 
 #[tokio::test]
@@ -127,5 +127,5 @@ async fn a_cut_broker_costs_no_record() {
             broker.cut(broker.addresses()[0].0);
         }
     }
-    consumer.close(Duration::from_secs(5)).await.unwrap();
+    drop(consumer.close(Duration::from_secs(5)).await.unwrap());
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use sharegroup_launcher::Kafka;
 use support::job::Job;
+use support::wait_for;
 
 /// What members can hold of 4 partitions, written and not yet confirmed: the broker's window of
 /// record locks (`group.share.partition.max.record.locks`, 2,000 per partition) bounds it.
@@ -37,6 +38,53 @@ fn a_killed_process_loses_nothing_and_repeats_at_most_what_it_held() {
     assert!(by_killed > 0, "the killed process had written nothing");
     let duplicates = written.duplicates();
     assert!(duplicates <= HELD_MAX, "{duplicates} duplicates");
+}
+
+/// `SHAREGROUP_KILLS=30` with 500,000 records is `cargo xtask prove kills`.
+#[test]
+fn a_process_killed_again_and_again_at_random_loses_nothing() {
+    let kills: u64 = std::env::var("SHAREGROUP_KILLS").map_or(4, |text| text.parse().unwrap());
+    let records = if kills < 30 { 100_000 } else { 500_000 };
+    let Some(job) = Job::prepare(Kafka::builder(), 4, records) else {
+        return;
+    };
+    job.with_dead_letters_of_the_group();
+    job.produce();
+    let mut random = u64::from(std::process::id());
+    println!("seed {random}");
+    for kill in 0..kills {
+        let name = format!("killed-{kill}");
+        let mut run = job.run(&name, &[]);
+        // Somewhere in what it writes, the last ones too; or before it has written anything.
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let lines = (random >> 33) % (2 * records / kills);
+        let written = || {
+            let names = (0..=kill).map(|kill| format!("killed-{kill}"));
+            let all: u64 = names.map(|name| job.lines(&name)).sum();
+            job.lines(&name) >= lines || all >= records
+        };
+        wait_for(
+            "lines of a process to be killed",
+            Duration::from_secs(120),
+            written,
+        );
+        run.signal("-9");
+        run.wait(Duration::from_secs(5));
+    }
+    let last = job.run("last", &["--exit-when-idle", "5s"]);
+    let written = job.finish(None, last);
+    println!(
+        "{kills} kills; {} in the dead-letter topic",
+        job.dead_letters()
+    );
+    let bound = kills * HELD_MAX;
+    assert!(
+        written.duplicates() <= bound,
+        "{} duplicates",
+        written.duplicates()
+    );
 }
 
 #[test]

@@ -169,7 +169,7 @@ async fn expect_second_deliveries(broker: &Broker, records: usize) {
         }
         batch.accept();
     }
-    consumer.close(Duration::from_secs(5)).await.unwrap();
+    drop(consumer.close(Duration::from_secs(5)).await.unwrap());
 }
 
 fn has_acquired(model: &Model, records: i64) -> bool {

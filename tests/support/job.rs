@@ -4,9 +4,14 @@
 use std::process::Child;
 use std::time::Duration;
 
+use sharegroup::consumer::admin::{Admin, LogPosition};
+use sharegroup::consumer::{ClientConfig, TopicPartition};
+
 use sharegroup_launcher::{Kafka, KafkaBuilder};
 
 use super::{Folder, Run, RunPlan, Written, create_topic, lag, lines, produce, producer, wait_for};
+
+const DEAD_LETTERS: &str = "dlq.job";
 
 /// A cluster with the topic, and a folder for the files.
 #[derive(Debug)]
@@ -32,6 +37,38 @@ impl Job {
     /// Writes all values.
     pub fn produce(&self) {
         produce(&self.kafka, &self.folder, "jobs", self.records);
+    }
+
+    /// What the group has no delivery left for goes to a topic of the brokers' own (KIP-1191).
+    pub fn with_dead_letters_of_the_group(&self) {
+        self.ask(async |admin| {
+            let kept = [("errors.deadletterqueue.group.enable", "true")];
+            admin.create_topic(DEAD_LETTERS, 1, 1, &kept).await.unwrap();
+            for (key, value) in [
+                ("errors.deadletterqueue.topic.name", DEAD_LETTERS),
+                ("errors.deadletterqueue.copy.record.enable", "true"),
+            ] {
+                admin.set_group_config("job", key, value).await.unwrap();
+            }
+        });
+    }
+
+    /// Records in that topic.
+    pub fn dead_letters(&self) -> i64 {
+        let topic = TopicPartition::new(DEAD_LETTERS, 0);
+        self.ask(async |admin| {
+            let end = admin.log_offsets(&[topic], LogPosition::Latest).await;
+            end.unwrap()[0].offset
+        })
+    }
+
+    fn ask<T>(&self, ask: impl AsyncFnOnce(Admin) -> T) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_all().build().unwrap();
+        runtime.block_on(async {
+            let servers = self.kafka.bootstrap_servers();
+            ask(Admin::new(ClientConfig::new(&servers).unwrap())).await
+        })
     }
 
     /// Begins to write the values, 15,000 a second.

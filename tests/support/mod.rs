@@ -13,6 +13,8 @@ pub mod quickstart;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
@@ -175,6 +177,11 @@ impl Run {
         Self { child, log }
     }
 
+    /// A process whose output is elsewhere.
+    pub const fn of(child: Child, log: PathBuf) -> Self {
+        Self { child, log }
+    }
+
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -213,6 +220,41 @@ impl Drop for Run {
         drop(self.child.kill());
         drop(self.child.wait());
     }
+}
+
+/// Waits until its log has a text.
+///
+/// # Panics
+/// After 30 s.
+pub fn says(run: &Run, what: &str) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !run.log().contains(what) {
+        assert!(
+            Instant::now() < deadline,
+            "`{what}` is not in:\n{}",
+            run.log()
+        );
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Where it serves metrics, as its log says.
+pub fn address(run: &Run) -> String {
+    let what = "Serving /metrics";
+    says(run, what);
+    let log = run.log();
+    let line = log.lines().find(|line| line.contains(what)).unwrap();
+    let address = line.split("address=").nth(1).unwrap();
+    address.split(' ').next().unwrap().to_owned()
+}
+
+/// The answer of a worker's listener, its head too.
+pub fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
 }
 
 /// The output files of a run: how many lines, without reading them into memory at once.

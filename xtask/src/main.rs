@@ -1,5 +1,6 @@
 //! Development commands of this workspace: `cargo xtask --help`.
 
+mod binaries;
 mod fuzz;
 mod kafka;
 mod proofs;

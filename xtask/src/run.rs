@@ -96,6 +96,8 @@ impl Context {
         forget_xtask(&mut command);
         if let Some(dir) = &self.target_dir {
             command.env("CARGO_TARGET_DIR", dir);
+            // Half of the folder's size, and of no use to the next clone.
+            command.env("CARGO_INCREMENTAL", "0");
         }
         command
     }
@@ -147,6 +149,11 @@ impl Context {
     /// Runs `cargo test …` and counts its tests. What a test skipped is shown.
     pub(crate) fn cargo_test(&self, command: &mut Command) -> anyhow::Result<Count> {
         let finished = self.finish(command)?;
+        self.count(&as_typed(command), &finished)
+    }
+
+    /// Counts the tests of what has ended, and shows what it skipped, and all of it where a test failed.
+    pub(crate) fn count(&self, what: &str, finished: &Finished) -> anyhow::Result<Count> {
         let mut count = count_tests(&finished.stdout());
         let skipped: Vec<_> = finished
             .lines
@@ -165,15 +172,16 @@ impl Context {
             return Ok(count);
         }
         if count.failed == 0 {
-            bail!("{} failed:\n{}", as_typed(command), finished.text());
+            bail!("{what} failed:\n{}", finished.text());
         }
         if !self.verbose {
-            println!("\n{}", finished.text());
+            println!("\n{what}:\n{}", finished.text());
         }
         Ok(count)
     }
 
-    fn finish(&self, command: &mut Command) -> anyhow::Result<Finished> {
+    /// Runs a command to its end.
+    pub(crate) fn finish(&self, command: &mut Command) -> anyhow::Result<Finished> {
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -212,7 +220,7 @@ pub(crate) fn forget_xtask(command: &mut Command) {
 }
 
 /// The program and its arguments.
-fn as_typed(command: &Command) -> String {
+pub(crate) fn as_typed(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<_> = words.map(OsStr::to_string_lossy).collect();
     words.join(" ")
@@ -225,13 +233,13 @@ enum Stream {
 }
 
 /// A command that ended, with the lines of both streams in the order they came.
-struct Finished {
-    success: bool,
+pub(crate) struct Finished {
+    pub(crate) success: bool,
     lines: Vec<(Stream, String)>,
 }
 
 impl Finished {
-    fn stdout(&self) -> String {
+    pub(crate) fn stdout(&self) -> String {
         let lines = self
             .lines
             .iter()
@@ -242,7 +250,7 @@ impl Finished {
             .join("\n")
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.lines
             .iter()
             .map(|(_, line)| line.as_str())

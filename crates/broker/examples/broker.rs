@@ -1,4 +1,5 @@
-//! A broker to try clients against: `cargo run --release -p sharegroup-broker --example broker -- 9092 orders:4`.
+//! A broker to try clients against: `cargo run --release -p sharegroup-broker --example broker -- 9092 orders:4`. The group `g`, and
+//! no other, begins at the start of its topics; others get what comes after their first join.
 #![allow(
     clippy::unwrap_used,
     reason = "a wrong argument ends the program with its place"

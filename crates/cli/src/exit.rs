@@ -25,8 +25,8 @@ pub(crate) enum Exit {
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0    done, or stopped by SIGTERM or Ctrl-C with everything settled
-  1    failed: a task is FAILED, the cluster refused or did not confirm what was written, records were named as lost, or a stop
-       was not finished in time
+  1    failed: a task is FAILED, the cluster refused or did not confirm what was written, records were named as lost (but for
+       those that errors.tolerance=all without a dead-letter topic rejects), or a stop was not finished in time
   2    wrong arguments or configuration: nothing was started
   3    `run --exit-when-idle`: not idle, but nothing moved for --exit-when-idle-max
   130, 143   Ctrl-C or SIGTERM before the work began or, in `topics` and `quickstart`, before it was done; a second one
@@ -70,14 +70,19 @@ impl Problems {
         }
     }
 
-    /// Prints them, up to [`SHOWN_MAX`] of each kind: a file of another kind has something wrong in every line.
+    /// Prints them, up to [`SHOWN_MAX`] of each kind.
     pub(crate) fn show(&self, screen: &Screen) {
+        self.show_up_to(SHOWN_MAX, screen);
+    }
+
+    /// Prints them, up to so many of each kind: a file of another kind has something wrong in every line.
+    pub(crate) fn show_up_to(&self, shown_max: usize, screen: &Screen) {
         let show = |texts: &[String], say: &dyn Fn(&str)| {
-            for text in texts.iter().take(SHOWN_MAX) {
+            for text in texts.iter().take(shown_max) {
                 say(text);
             }
-            if texts.len() > SHOWN_MAX {
-                say(&format!("and {} more", texts.len() - SHOWN_MAX));
+            if texts.len() > shown_max {
+                say(&format!("and {} more", texts.len() - shown_max));
             }
         };
         show(&self.warnings, &|text| screen.warning(text));

@@ -4,6 +4,7 @@ mod args;
 mod broker;
 mod client;
 mod consume;
+mod describe;
 mod duration;
 mod embedded;
 mod exit;
@@ -16,6 +17,7 @@ mod run;
 mod screen;
 mod signals;
 mod topics;
+mod validate;
 
 use std::process::ExitCode;
 
@@ -75,6 +77,8 @@ async fn dispatch(
 ) -> anyhow::Result<Exit> {
     match command {
         Command::Run(args) => run::run(args, screen, signals).await,
+        Command::Validate(args) => validate::run(args, screen, &signals).await,
+        Command::Describe(command) => describe::run(&command),
         Command::Consume(args) => consume::run(args, screen, signals).await,
         Command::Produce(args) => produce::run(args, screen, signals).await,
         Command::Topics(command) => topics::run(command, screen, signals).await,

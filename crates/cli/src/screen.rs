@@ -69,6 +69,14 @@ impl Screen {
         }
     }
 
+    /// The same, unless somebody is writing, who may wait for a reader for ever.
+    pub(crate) fn clear_if_free(&self) {
+        let free = self.progress.try_lock();
+        if free.is_ok_and(|progress| !progress.is_empty()) {
+            draw(CLEAR_LINE);
+        }
+    }
+
     /// Writes a line for people.
     pub(crate) fn line(&self, text: &str) {
         self.above_progress(format!("{text}\n").as_bytes());

@@ -1,9 +1,13 @@
 //! SIGTERM and Ctrl-C.
 
 use std::io;
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use crate::exit::{Exit, Interrupted};
 use crate::screen::Screen;
@@ -30,10 +34,13 @@ impl Sign {
     }
 }
 
-/// Waits for the first signal; the second ends the process at once, whatever it is doing.
+/// Waits for the first signal; the second ends the process at once, whatever it is doing. Its thread is its own: a
+/// log that nobody reads blocks all others.
 #[derive(Debug, Clone)]
 pub(crate) struct Signals {
     first: watch::Receiver<Option<Sign>>,
+    /// Longest time from the first signal to the end.
+    bound: Arc<OnceLock<Duration>>,
 }
 
 impl Signals {
@@ -42,25 +49,49 @@ impl Signals {
     /// # Errors
     /// The system refuses handlers.
     pub(crate) fn listen(screen: &'static Screen) -> io::Result<Self> {
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
-        // By default it kills. With a handler a write above `ulimit -f` is an error, which fails one task.
-        let file_too_large = signal(SignalKind::from_raw(SIGXFSZ))?;
         let (sender, first) = watch::channel(None);
-        tokio::spawn(async move {
+        let signals = Self {
+            first,
+            bound: Arc::default(),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_all().build()?;
+        let (mut interrupt, mut terminate, file_too_large) = {
+            let _context = runtime.enter();
+            (
+                signal(SignalKind::interrupt())?,
+                signal(SignalKind::terminate())?,
+                // By default it kills. With a handler a write above `ulimit -f` is an error, which fails one task.
+                signal(SignalKind::from_raw(SIGXFSZ))?,
+            )
+        };
+        let bound = Arc::clone(&signals.bound);
+        let listening = async move {
             let _file_too_large = file_too_large;
-            loop {
-                let sign = tokio::select! {
+            let mut sign = async || {
+                tokio::select! {
                     _ = interrupt.recv() => Sign::Interrupt,
                     _ = terminate.recv() => Sign::Terminate,
-                };
-                if sender.send_replace(Some(sign)).is_some() {
-                    screen.clear();
-                    std::process::exit(i32::from(Exit::CutOff(sign).code()));
                 }
-            }
-        });
-        Ok(Self { first })
+            };
+            let first = sign().await;
+            sender.send_replace(Some(first));
+            let last = match bound.get() {
+                Some(bound) => timeout(*bound, sign()).await.unwrap_or(first),
+                None => sign().await,
+            };
+            screen.clear_if_free();
+            std::process::exit(i32::from(Exit::CutOff(last).code()));
+        };
+        thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(move || runtime.block_on(listening))?;
+        Ok(signals)
+    }
+
+    /// Ends the process so long after the first signal, if nothing else has: whoever was to end it may be blocked.
+    pub(crate) fn end_within(&self, bound: Duration) {
+        self.bound.get_or_init(|| bound);
     }
 
     /// Reads something that may let it wait for ever, such as a file that is a pipe.
@@ -102,6 +133,7 @@ impl Signals {
     /// No signal ever comes.
     pub(crate) fn none() -> Self {
         let (_, first) = watch::channel(None);
-        Self { first }
+        let bound = Arc::default();
+        Self { first, bound }
     }
 }

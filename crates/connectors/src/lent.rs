@@ -34,6 +34,11 @@ impl<T: Send + 'static, R: Send + 'static> Lent<T, R> {
         self.value.as_mut().ok_or_else(lost)
     }
 
+    /// Whether work whose caller was dropped may still be going on.
+    pub(crate) const fn is_at_work(&self) -> bool {
+        self.work.is_some()
+    }
+
     /// Does some work with the value on a thread that may block.
     ///
     /// # Errors
@@ -70,14 +75,14 @@ impl<T: Send + 'static, R: Send + 'static> Lent<T, R> {
             }
             Err(error) => match error.try_into_panic() {
                 Ok(payload) => std::panic::resume_unwind(payload),
-                Err(error) => Err(PutError::fatal(error)),
+                Err(error) => Err(PutError::broken(error)),
             },
         }
     }
 }
 
 fn lost() -> PutError {
-    PutError::fatal("an earlier write broke off")
+    PutError::broken("an earlier write broke off")
 }
 
 #[cfg(test)]

@@ -4,16 +4,20 @@
 //! | --- | --- | --- |
 //! | `file` | `org.apache.kafka.connect.file.FileStreamSinkConnector` | appends records to files |
 //! | `console` | | prints records to standard output |
+//! | `blackhole` | | swallows records, for measuring |
 //!
 //! ```
 //! let registry = sharegroup_connectors::registry();
 //! assert!(registry.find("FileStreamSink").is_some());
 //! ```
 
+#[cfg(feature = "blackhole")]
+pub mod blackhole;
 #[cfg(feature = "console")]
 pub mod console;
 #[cfg(feature = "file")]
 pub mod file;
+mod json;
 #[cfg(any(feature = "file", feature = "console"))]
 mod lent;
 pub mod line;
@@ -28,5 +32,7 @@ pub fn registry() -> Registry {
     let registry = registry.with(file::FileConnector);
     #[cfg(feature = "console")]
     let registry = registry.with(console::ConsoleConnector);
+    #[cfg(feature = "blackhole")]
+    let registry = registry.with(blackhole::BlackholeConnector);
     registry
 }

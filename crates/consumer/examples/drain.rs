@@ -1,10 +1,11 @@
 //! Drains a topic through a share group and prints the rate: `drain SERVERS TOPIC GROUP RECORDS [MAX_POLL]`.
 //!
-//! The group's start is set to earliest first, where nobody has set it.
+//! A new group begins at the start of the topic.
 
 use std::time::{Duration, Instant};
 
-use sharegroup_consumer::ShareConsumer;
+use sharegroup_consumer::admin::{Admin, LogPosition};
+use sharegroup_consumer::{ClientConfig, ShareConsumer};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -14,11 +15,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let wanted: u64 = records.parse()?;
     let max_poll = rest.first().map_or(Ok(500), |text| text.parse())?;
-    let admin =
-        sharegroup_consumer::admin::Admin::new(sharegroup_consumer::ClientConfig::new(servers)?);
-    admin
-        .set_group_config(group, "share.auto.offset.reset", "earliest")
-        .await?;
+    let admin = Admin::new(ClientConfig::new(servers)?);
+    let position = LogPosition::Earliest;
+    admin.begin_share_group(group, &[topic], position).await?;
     let mut consumer = ShareConsumer::builder(servers)
         .group_id(group)
         .topics([topic.as_str()])

@@ -5,7 +5,7 @@ use sharegroup_session::Acknowledgement;
 /// How a record is settled (KIP-932; renew: KIP-1222).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Acknowledge {
-    /// Processed; it never comes again.
+    /// Processed. Once the broker has confirmed it, the record never comes again.
     Accept,
     /// Not processed; available again at once, to any member. Each delivery counts against the
     /// group's `share.delivery.count.limit`: a record that is released at once again and again is

@@ -18,7 +18,8 @@ use crate::error::SettleError;
 use crate::hand_out::{HandOut, hand_out};
 use crate::lock::{LockState, LockView};
 use crate::metrics::add;
-use crate::shared::{Command, Shared};
+use crate::report::offsets;
+use crate::shared::{Command, Reply, Settling, Shared};
 
 /// One record, borrowed from its batch.
 #[derive(Clone, Copy)]
@@ -305,6 +306,17 @@ impl ShareBatch {
         self.settle_rest(Acknowledgement::Release);
     }
 
+    /// Releases every record that isn't settled yet, after a delay that grows with their delivery count (1 s,
+    /// doubling, at most 60 s); their lock is renewed until then. What dropping the batch does, but said: no
+    /// warning is logged. On their last allowed delivery they are settled as
+    /// [`ShareObserver::last_delivery`](crate::ShareObserver::last_delivery) says.
+    pub fn release_later(mut self) {
+        if self.unsettled > 0 {
+            self.unsettled = 0;
+            self.send_drop(0);
+        }
+    }
+
     /// Rejects every record that isn't settled yet.
     pub fn reject(self) {
         self.settle_rest(Acknowledgement::Reject);
@@ -365,12 +377,8 @@ impl ShareBatch {
         let (reply, answer) = oneshot::channel();
         self.unsettled = 0;
         self.all_settled();
-        self.shared.command(Command::Confirm {
-            id: self.data.records.id,
-            offset: self.first_offset(),
-            how,
-            reply,
-        });
+        let offset = self.first_offset();
+        self.send((offset, offset), how, Some(reply));
         Confirmation::new(answer, self.lock())
     }
 
@@ -389,19 +397,39 @@ impl ShareBatch {
         if self.unsettled > 0 {
             self.unsettled = 0;
             self.all_settled();
-            self.send(self.first_offset(), self.last_offset(), how);
+            self.send((self.first_offset(), self.last_offset()), how, None);
         }
     }
 
-    /// Settles the record at an offset.
+    /// Settles the record at an offset. While records are settled in a loop over them, borrow them from
+    /// [`data`](Self::data), a cheap handle of its own:
+    ///
+    /// ```no_run
+    /// # use sharegroup_consumer::{Acknowledge, SettleError, ShareBatch};
+    /// # fn is_good(_: Option<&[u8]>) -> bool { true }
+    /// # fn run(mut batch: ShareBatch) -> Result<(), SettleError> {
+    /// for record in batch.data().records() {
+    ///     if !is_good(record.value) {
+    ///         batch.settle(record.offset, Acknowledge::Reject)?;
+    ///     }
+    /// }
+    /// batch.accept(); // the others
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`SettleError::NotInBatch`], [`SettleError::AlreadySettled`].
     pub fn settle(&mut self, offset: i64, how: Acknowledge) -> Result<(), SettleError> {
-        let index = self
-            .data
-            .index_of(offset)
-            .ok_or(SettleError::NotInBatch { offset })?;
+        let Some(index) = self.data.index_of(offset) else {
+            return Err(SettleError::NotInBatch {
+                offset,
+                topic: Arc::clone(self.topic()),
+                partition: self.partition(),
+                first_offset: self.first_offset(),
+                last_offset: self.last_offset(),
+            });
+        };
         self.settle_indexes(index..index + 1, how)
     }
 
@@ -446,7 +474,7 @@ impl ShareBatch {
         if self.unsettled == 0 {
             self.all_settled();
         }
-        self.send(first, last, how);
+        self.send((first, last), how, None);
         Ok(())
     }
 
@@ -458,12 +486,23 @@ impl ShareBatch {
 
     /// The range may cover offsets that are not the batch's: the core settles only what this
     /// acquisition still holds, and every offset without a record was settled as a gap before.
-    fn send(&self, first: i64, last: i64, how: Acknowledgement) {
-        self.shared.command(Command::Settle {
+    fn send(&self, (first, last): (i64, i64), how: Acknowledgement, reply: Reply) {
+        let settling = Settling {
             id: self.data.records.id,
             first,
             last,
             how,
+        };
+        self.shared
+            .settle(self.topic(), &self.lock, settling, reply);
+    }
+
+    fn send_drop(&self, forgotten: u64) {
+        self.shared.command(Command::Drop {
+            id: self.data.records.id,
+            first: self.first_offset(),
+            last: self.last_offset(),
+            forgotten,
         });
     }
 }
@@ -471,12 +510,8 @@ impl ShareBatch {
 impl Drop for ShareBatch {
     fn drop(&mut self) {
         if self.unsettled > 0 {
-            let (first, last) = (self.first_offset(), self.last_offset());
-            self.shared.command(Command::Drop {
-                id: self.data.records.id,
-                first,
-                last,
-            });
+            let forgotten = if self.is_lost() { 0 } else { self.unsettled };
+            self.send_drop(forgotten as u64);
         }
     }
 }
@@ -492,6 +527,7 @@ pub struct CorruptBatch {
     topic: Arc<str>,
     partition: i32,
     lock: LockView,
+    delivery_count: i16,
     error: BatchError,
     settled: bool,
 }
@@ -500,10 +536,14 @@ impl CorruptBatch {
     /// What `lock` covers of an acquisition.
     pub(crate) fn new(acquired: &Acquired, lock: LockView, error: BatchError) -> Self {
         add(&lock.shared.counters.corrupt_batches, 1);
+        let covered = acquired.ranges.iter().filter(|range| {
+            range.first_offset <= lock.last_offset && lock.first_offset <= range.last_offset
+        });
         Self {
             id: acquired.id,
             topic: Arc::clone(&acquired.topic),
             partition: acquired.partition.partition,
+            delivery_count: covered.map(|range| range.delivery_count).max().unwrap_or(1),
             lock,
             error,
             settled: false,
@@ -534,6 +574,12 @@ impl CorruptBatch {
         self.lock.last_offset
     }
 
+    /// Highest delivery count of these offsets, this delivery included; at least 1.
+    #[must_use]
+    pub const fn delivery_count(&self) -> i16 {
+        self.delivery_count
+    }
+
     /// The lock.
     #[must_use]
     pub fn lock(&self) -> LockView {
@@ -544,6 +590,11 @@ impl CorruptBatch {
     #[must_use]
     pub fn error(&self) -> &BatchError {
         &self.error
+    }
+
+    /// Accepts the records, for who has kept their bytes somewhere else.
+    pub fn accept(mut self) {
+        self.settle(Acknowledgement::Accept);
     }
 
     /// Rejects the records: archived by the broker, or written to the group's dead-letter topic.
@@ -569,12 +620,14 @@ impl CorruptBatch {
 
     fn settle(&mut self, how: Acknowledgement) {
         self.settled = true;
-        self.lock.shared.command(Command::Settle {
+        let settling = Settling {
             id: self.id,
             first: self.lock.first_offset,
             last: self.lock.last_offset,
             how,
-        });
+        };
+        let lock = &self.lock;
+        lock.shared.settle(&self.topic, &lock.state, settling, None);
     }
 }
 
@@ -597,10 +650,13 @@ impl std::error::Error for CorruptBatch {}
 impl Drop for CorruptBatch {
     fn drop(&mut self) {
         if !self.settled {
+            let (first, last) = (self.first_offset(), self.last_offset());
+            let is_lost = self.lock.lost().is_some();
             self.lock.shared.command(Command::Drop {
                 id: self.id,
-                first: self.lock.first_offset,
-                last: self.lock.last_offset,
+                first,
+                last,
+                forgotten: if is_lost { 0 } else { offsets(first, last) },
             });
         }
     }

@@ -17,11 +17,11 @@ use crate::error::PollError;
 /// What a handler made of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// Processed; it never comes again.
+    /// Processed. Once the broker has confirmed it, the record never comes again.
     Accept,
     /// Not processed; again later. The record is held for a delay that grows with its delivery count (1 s,
-    /// doubling, at most 60 s) and then released.
-    Release,
+    /// doubling, at most 60 s) and then released: [`Delivery::release_later`].
+    ReleaseLater,
     /// Can't be processed; archived by the broker, or written to the group's dead-letter topic.
     Reject,
 }
@@ -30,7 +30,7 @@ impl Outcome {
     fn settle(self, delivery: Delivery) {
         match self {
             Self::Accept => delivery.0.accept(),
-            Self::Release => drop(delivery),
+            Self::ReleaseLater => delivery.0.release_later(),
             Self::Reject => delivery.0.reject(),
         }
     }
@@ -49,16 +49,47 @@ impl ShareConsumer {
     ///     .for_each_concurrent(64, async |delivery: &Delivery| {
     ///         match send(delivery.record().value.unwrap_or_default()).await {
     ///             Ok(()) => Outcome::Accept,
-    ///             Err(_) => Outcome::Release,
+    ///             Err(_) => Outcome::ReleaseLater,
     ///         }
     ///     })
     ///     .await
     /// # }
     /// ```
     ///
+    /// In a task of its own (`tokio::spawn`) the handler must own what it uses: `async move` with an
+    /// argument whose type is written out. A handler that borrows from its surroundings is not
+    /// `Send` for every borrowed delivery, as far as the compiler can tell ("implementation of `Send` is not general
+    /// enough"); await it in place instead. Clients are shared by `Arc`:
+    ///
+    /// ```no_run
+    /// # use std::{sync::Arc, time::Duration};
+    /// # use sharegroup_consumer::{Delivery, Outcome, ShareConsumer};
+    /// # struct Client;
+    /// # impl Client { async fn send(&self, _: &[u8]) -> Result<(), std::io::Error> { Ok(()) } }
+    /// # fn run(mut consumer: ShareConsumer, client: Arc<Client>) {
+    /// tokio::spawn(async move {
+    ///     let handler = async move |delivery: &Delivery| {
+    ///         match client.send(delivery.record().value.unwrap_or_default()).await {
+    ///             Ok(()) => Outcome::Accept,
+    ///             Err(_) => Outcome::ReleaseLater,
+    ///         }
+    ///     };
+    ///     let worked = consumer.for_each_concurrent(64, handler).await;
+    ///     let report = consumer.close(Duration::from_secs(10)).await; // also after an error
+    ///     worked.and(report)
+    /// });
+    /// # }
+    /// ```
+    ///
+    /// What becomes of the handlers' acknowledgements is told to the
+    /// [observer](crate::ShareConsumerBuilder::observer), and stands in the report of the next
+    /// [`commit`](Self::commit) or [`close`](Self::close); [`metrics`](Self::metrics) counts it
+    /// ([`monitor`](Self::monitor) while this runs).
+    ///
     /// All handlers run in the caller's task: concurrent, not parallel. One that blocks its thread holds
     /// up the others, never heartbeats, renewals or acknowledgements; spawn what computes for long. A
-    /// handler that panics drops its record ([`Outcome::Release`]); the others go on.
+    /// handler that panics, also before it returns its future, has its record
+    /// [released later](Outcome::ReleaseLater); the others go on.
     ///
     /// # Errors
     /// Those of [`poll`](Self::poll), after the running handlers have ended. After a
@@ -78,8 +109,10 @@ impl ShareConsumer {
         self.concurrent(limit).for_each(handler).await
     }
 
-    /// Up to `limit` records in work at a time, at least 1, with options. No more than the bounds on what is held
-    /// ([`records_held_max`](crate::ShareConsumerBuilder::records_held_max)): at most 1,000 per partition.
+    /// Up to `limit` records in work at a time, at least 1, with options. So many are held from the start, and no more
+    /// than the bounds on what is held allow
+    /// ([`records_held_max`](crate::ShareConsumerBuilder::records_held_max)): with the brokers' defaults at most
+    /// 1,000 per partition.
     pub fn concurrent(&mut self, limit: usize) -> Concurrent<'_> {
         Concurrent {
             consumer: self,
@@ -110,7 +143,33 @@ impl<'a, S: Future> Concurrent<'a, S> {
         self
     }
 
-    /// When `shutdown` is done no further record is handed out; the running handlers end first.
+    /// When `shutdown` is done no further record is handed out; the running handlers end first, however long
+    /// they take. For a deadline put `tokio::time::timeout` around the whole from then on, or around what a
+    /// handler awaits; [`close`](ShareConsumer::close) then releases what they were cut off from.
+    ///
+    /// ```no_run
+    /// # use std::{pin::pin, time::Duration};
+    /// # use sharegroup_consumer::{Delivery, Outcome, PollError, ShareConsumer};
+    /// # use tokio::{signal::ctrl_c, sync::Notify, time::sleep};
+    /// # async fn work(_: &Delivery) -> Outcome { Outcome::Accept }
+    /// # async fn run(mut consumer: ShareConsumer) -> Result<(), PollError> {
+    /// let stopping = Notify::new();
+    /// let working = consumer.concurrent(64).until(async {
+    ///     drop(ctrl_c().await);
+    ///     stopping.notify_one();
+    /// });
+    /// let worked = tokio::select! {
+    ///     worked = working.for_each(work) => worked,
+    ///     () = async {
+    ///         stopping.notified().await;
+    ///         sleep(Duration::from_secs(20)).await;
+    ///     } => Ok(()),
+    /// };
+    /// let report = consumer.close(Duration::from_secs(5)).await?;
+    /// # drop(report);
+    /// worked
+    /// # }
+    /// ```
     pub fn until<T: Future>(self, shutdown: T) -> Concurrent<'a, T> {
         let Self {
             consumer,
@@ -168,8 +227,10 @@ impl<'a, S: Future> Concurrent<'a, S> {
                 },
             }
         };
-        // Those that wait for one of their key are dropped.
-        drop(keys);
+        // Those that wait for one of their key.
+        for delivery in keys.into_iter().flat_map(KeyOrder::into_waiting) {
+            delivery.release_later();
+        }
         while running.next().await.is_some() {}
         ended
     }
@@ -180,14 +241,17 @@ async fn handle<F>(handler: &F, key: Option<u64>, delivery: Delivery) -> Option<
 where
     F: AsyncFn(&Delivery) -> Outcome,
 {
-    let outcome = {
-        let mut handling = pin!(handler(&delivery));
-        poll_fn(|cx| {
-            // A future that panicked is not polled again.
-            let polled = catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx)));
-            polled.unwrap_or_else(|_| Poll::Ready(panicked(&delivery)))
-        })
-        .await
+    // What panicked is not called or polled again.
+    let outcome = match catch_unwind(AssertUnwindSafe(|| handler(&delivery))) {
+        Ok(handling) => {
+            let mut handling = pin!(handling);
+            poll_fn(|cx| {
+                let polled = catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx)));
+                polled.unwrap_or_else(|_| Poll::Ready(panicked(&delivery)))
+            })
+            .await
+        }
+        Err(_) => panicked(&delivery),
     };
     outcome.settle(delivery);
     key
@@ -197,7 +261,7 @@ fn panicked(delivery: &Delivery) -> Outcome {
     let offset = delivery.record().offset;
     let (topic, partition) = (delivery.topic(), delivery.partition());
     tracing::error!(%topic, partition, offset, "A handler panicked; its record is released later.");
-    Outcome::Release
+    Outcome::ReleaseLater
 }
 
 /// Who waits for a record of its own key. Keys are told apart by their hash: two that share one only wait
@@ -227,6 +291,11 @@ impl KeyOrder {
                 Some(delivery)
             }
         }
+    }
+
+    /// All records that wait.
+    fn into_waiting(self) -> impl Iterator<Item = Delivery> {
+        self.waiting.into_values().flatten()
     }
 
     /// The next record of a key. What lost its lock while it waited is somebody else's by now.

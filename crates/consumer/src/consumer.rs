@@ -7,26 +7,22 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sharegroup_session::{AcquireMode, ReleaseReason, SessionConfig, SessionCore};
-use sharegroup_wire::id::base64_22;
+use sharegroup_session::ReleaseReason;
 use tokio::sync::{oneshot, watch};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
-use crate::backoff::Jitter;
 use crate::batch::{BatchData, ShareBatch};
+use crate::builder::{ShareConsumerBuilder, bounded};
 use crate::client::ClientConfig;
-use crate::cluster::Cluster;
 use crate::delivery::{Deliveries, Delivery};
-use crate::driver::Driver;
-use crate::error::{ClientError, ConfigError, OpenError, PollError};
+use crate::error::{ClientError, OpenError, PollError};
 use crate::hand_out::HandOut;
 use crate::metrics::ShareMetrics;
-use crate::observer::ShareObserver;
+use crate::monitor::Monitor;
 use crate::reader::{Reader, Ready};
 use crate::report::CommitReport;
 use crate::shared::{Arrival, Command, Outbox, ReadId, Shared};
 use crate::status::ShareStatus;
-use crate::topic_partition::is_topic_name;
 
 /// One member of one share group.
 ///
@@ -48,7 +44,9 @@ use crate::topic_partition::is_topic_name;
 pub struct ShareConsumer {
     shared: Arc<Shared>,
     status: watch::Receiver<ShareStatus>,
-    ready: VecDeque<Ready>,
+    ready: VecDeque<Waiting>,
+    /// Most records that the application takes at once, as the driver knows; 0 = not yet.
+    at_once: usize,
     reader: Reader,
     /// Given out by [`poll_implicit`](Self::poll_implicit) last.
     implicit: Option<ShareBatch>,
@@ -56,6 +54,19 @@ pub struct ShareConsumer {
 }
 
 impl ShareConsumer {
+    /// The application's side of what a driver shares.
+    pub(crate) fn over(shared: Arc<Shared>, batch_records_max: usize) -> Self {
+        Self {
+            status: shared.status.subscribe(),
+            ready: VecDeque::new(),
+            at_once: 0,
+            reader: Reader::new(Arc::clone(&shared), batch_records_max),
+            implicit: None,
+            left: false,
+            shared,
+        }
+    }
+
     /// Builds a consumer for servers `host:port[,host:port…]`.
     pub fn builder(bootstrap_servers: impl AsRef<str>) -> ShareConsumerBuilder {
         ShareConsumerBuilder::new(ClientConfig::new(bootstrap_servers.as_ref()))
@@ -70,6 +81,9 @@ impl ShareConsumer {
     /// [`max_poll_records`](ShareConsumerBuilder::max_poll_records). Waits until there are some;
     /// `None` after [`close`](Self::close). Earlier batches may still be unsettled.
     ///
+    /// A topic that doesn't exist is no error: it is waited for, with a warning in the log and its name in
+    /// [`ShareStatus::missing_topics`]. To bound the wait use `tokio::time::timeout`.
+    ///
     /// # Errors
     /// [`PollError::Fatal`]: the member can't go on. [`PollError::CorruptBatch`]: records that can't
     /// be read, also when they were read again; poll again for what follows.
@@ -77,7 +91,21 @@ impl ShareConsumer {
     /// # Cancel safety
     /// Safe: no record is lost.
     pub async fn poll(&mut self) -> Result<Option<ShareBatch>, PollError> {
-        poll_fn(|cx| self.poll_batch(cx, usize::MAX)).await
+        poll_fn(|cx| self.poll_batch(cx, usize::MAX, usize::MAX)).await
+    }
+
+    /// The next acquired records as [`poll`](Self::poll) gives them, but at most `records_max` of them, at least
+    /// one: for who shares a consumer among several workers. Pending: the task of `cx` is woken when there
+    /// may be some; where several poll, the last one is.
+    ///
+    /// # Errors
+    /// Those of [`poll`](Self::poll).
+    pub fn poll_up_to(
+        &mut self,
+        cx: &mut Context<'_>,
+        records_max: usize,
+    ) -> Poll<Result<Option<ShareBatch>, PollError>> {
+        self.poll_batch(cx, records_max.max(1), usize::MAX)
     }
 
     /// The next acquired records, as [`poll`](Self::poll) gives them, and the last ones accepted: implicit
@@ -114,8 +142,24 @@ impl ShareConsumer {
         poll_fn(|cx| self.poll_delivery(cx)).await
     }
 
-    /// The records one by one, as a stream. It ends after [`close`](Self::close) or a
+    /// The records one by one, as a stream: a `futures_core::Stream`, whose combinators are in the crate
+    /// `futures-util` (`StreamExt`, `TryStreamExt`). It ends after [`close`](Self::close) or a
     /// [`PollError::Fatal`]; after a [`PollError::CorruptBatch`] it goes on.
+    ///
+    /// ```no_run
+    /// use futures_util::{StreamExt, TryStreamExt};
+    /// # use sharegroup_consumer::{PollError, ShareConsumer};
+    /// # async fn run(mut consumer: ShareConsumer) -> Result<(), PollError> {
+    /// let mut first = consumer.deliveries().take(100);
+    /// while let Some(delivery) = first.try_next().await? {
+    ///     println!("{:?}", delivery.record());
+    ///     drop(delivery.accept()); // confirmed later: `commit` and `close` report it
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// The stream borrows the consumer; [`monitor`](Self::monitor) shows its state meanwhile.
     pub fn deliveries(&mut self) -> Deliveries<'_> {
         Deliveries(self)
     }
@@ -131,17 +175,25 @@ impl ShareConsumer {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Delivery>, PollError>> {
-        let polled = ready!(self.poll_batch(cx, 1))?;
+        let polled = ready!(self.poll_batch(cx, 1, 1))?;
         Poll::Ready(Ok(polled.map(Delivery)))
     }
 
+    /// At most `records_max` records, for an application that takes up to `at_once` of them at a time.
     fn poll_batch(
         &mut self,
         cx: &mut Context<'_>,
         records_max: usize,
+        at_once: usize,
     ) -> Poll<Result<Option<ShareBatch>, PollError>> {
         // Where records are always there, other tasks of the runtime get their turn.
         let turn = ready!(tokio::task::coop::poll_proceed(cx));
+        let at_once = at_once.min(self.reader.batch_records_max());
+        if self.at_once != at_once {
+            self.at_once = at_once;
+            let at_once = u32::try_from(at_once).unwrap_or(u32::MAX);
+            self.shared.command(Command::Take(at_once));
+        }
         loop {
             if self.left {
                 return Poll::Ready(Ok(None));
@@ -163,11 +215,30 @@ impl ShareConsumer {
             match found {
                 Found::Failed(error) => return Poll::Ready(Err(error)),
                 Found::Closed => return Poll::Ready(Ok(None)),
-                Found::Arrival(arrival) => self.ready.extend(self.reader.read(&arrival)),
+                Found::Arrival(arrival) => {
+                    let ranges = arrival.acquired.ranges.iter();
+                    let deliveries = ranges.map(|range| range.delivery_count).max();
+                    let found = self.reader.read(&arrival);
+                    self.lies_ready(deliveries.unwrap_or(1), found);
+                }
                 Found::Read(id, answer) => {
-                    self.ready.extend(self.reader.enter_read(id, answer));
+                    let found = self.reader.enter_read(id, answer);
+                    self.lies_ready(1, found);
                 }
             }
+        }
+    }
+
+    /// What was delivered more often goes before the rest: it has fewer deliveries left.
+    fn lies_ready(&mut self, deliveries: i16, found: Vec<Ready>) {
+        let behind = |waiting: &Waiting| waiting.deliveries < deliveries;
+        let index = match deliveries {
+            ..=1 => None,
+            _ => self.ready.iter().position(behind),
+        };
+        let index = index.unwrap_or(self.ready.len());
+        for (place, ready) in (index..).zip(found) {
+            self.ready.insert(place, Waiting { deliveries, ready });
         }
     }
 
@@ -175,7 +246,11 @@ impl ShareConsumer {
     fn take_ready(&mut self, records_max: usize) -> Option<Ready> {
         let now = Instant::now();
         let mut index = 0;
-        while let Some(ready) = self.ready.remove(index) {
+        while let Some(Waiting { deliveries, ready }) = self.ready.remove(index) {
+            let again = |batch| Waiting {
+                deliveries,
+                ready: Ready::Batch(batch),
+            };
             // What lost its lock while it lay here is somebody else's by now.
             if ready.is_lost() {
                 continue;
@@ -187,13 +262,13 @@ impl ShareConsumer {
                 HandOut::First(records) => {
                     let (first, rest) = batch.split(now, records);
                     if let Some(rest) = rest {
-                        self.ready.insert(index, Ready::Batch(rest));
+                        self.ready.insert(index, again(rest));
                     }
                     return Some(Ready::Batch(first));
                 }
                 HandOut::Renewed => {
                     batch.ask_renewal();
-                    self.ready.insert(index, Ready::Batch(batch));
+                    self.ready.insert(index, again(batch));
                     index += 1;
                 }
                 HandOut::TooLate => batch.give_back(ReleaseReason::TooLate),
@@ -202,7 +277,8 @@ impl ShareConsumer {
         None
     }
 
-    /// Sends all acknowledgements now and waits until each has its outcome.
+    /// Sends all acknowledgements now and waits until each has its outcome. The future borrows nothing: others may
+    /// poll meanwhile.
     ///
     /// # Errors
     /// [`PollError::Fatal`]: the member could not go on before; nothing was sent.
@@ -210,22 +286,32 @@ impl ShareConsumer {
     ///
     /// # Cancel safety
     /// Safe: the acknowledgements are sent all the same; their outcomes stand in no report then.
-    pub async fn commit(&mut self) -> Result<CommitReport, PollError> {
-        if self.left {
-            return Ok(CommitReport::default());
-        }
+    pub fn commit(
+        &mut self,
+    ) -> impl Future<Output = Result<CommitReport, PollError>> + Send + 'static + use<> {
         self.accept_implicit();
-        let (reply, report) = oneshot::channel();
-        self.shared.command(Command::Commit { reply });
-        report.await.map_err(|_| match self.shared.fatal() {
-            Some(error) => PollError::Fatal(error),
-            None => PollError::Bug,
-        })
+        let shared = Arc::clone(&self.shared);
+        let report = (!self.left).then(|| {
+            let (reply, report) = oneshot::channel();
+            shared.command(Command::Commit { reply });
+            report
+        });
+        async move {
+            let Some(report) = report else {
+                return Ok(shared.reporter().take());
+            };
+            report.await.map_err(|_| match shared.fatal() {
+                Some(error) => PollError::Fatal(error),
+                None => PollError::Bug,
+            })
+        }
     }
 
     /// Flushes acknowledgements, releases what is held, closes the share sessions and leaves the
     /// group; within the given time, after which what is open is reported as unknown. Polls give
-    /// `None` from now on.
+    /// `None` from now on. Batches and deliveries in hand lose their locks
+    /// ([`LockView::lost`](crate::LockView::lost)); what is settled of them all the same stands as failed in the report of
+    /// another `close`.
     ///
     /// # Errors
     /// [`PollError::Bug`] if the driver is gone.
@@ -234,7 +320,7 @@ impl ShareConsumer {
     /// Safe: closing goes on.
     pub async fn close(&mut self, within: Duration) -> Result<CommitReport, PollError> {
         if self.left {
-            return Ok(CommitReport::default());
+            return Ok(self.shared.reporter().take());
         }
         self.leave(within).await.map_err(|_| PollError::Bug)
     }
@@ -242,13 +328,16 @@ impl ShareConsumer {
     fn leave(&mut self, within: Duration) -> oneshot::Receiver<CommitReport> {
         self.left = true;
         // Nobody said that it was processed. Before the close, which releases it.
-        self.implicit = None;
+        if let Some(batch) = self.implicit.take() {
+            batch.release_later();
+        }
         let unseen = ReleaseReason::Unseen;
         self.ready
             .drain(..)
-            .for_each(|ready| ready.give_back(unseen));
+            .for_each(|waiting| waiting.ready.give_back(unseen));
         self.reader.give_back(unseen);
         let (reply, report) = oneshot::channel();
+        let within = bounded(within);
         self.shared.command(Command::Close { within, reply });
         report
     }
@@ -263,11 +352,54 @@ impl ShareConsumer {
         self.shared.command(Command::Resume);
     }
 
+    /// Acquires one record more than is held, and then nothing until [`resume`](Self::resume): how to try
+    /// whether work goes on after a [`pause`](Self::pause). A whole batch where the leader knows no other way
+    /// (before Kafka 4.2, or with [`AcquireMode::BatchOptimized`](crate::AcquireMode::BatchOptimized)).
+    pub fn acquire_one(&self) {
+        self.shared.command(Command::AcquireOne);
+    }
+
+    /// A handle that lets all locks run out, for whoever watches over an application that may be stuck.
+    #[must_use]
+    pub fn renewal_stop(&self) -> RenewalStop {
+        RenewalStop(Arc::clone(&self.shared))
+    }
+
     /// Subscribes to other topics instead; not empty.
     pub fn subscribe(&self, topics: impl IntoIterator<Item = impl Into<String>>) {
         self.shared.command(Command::Subscribe(
             topics.into_iter().map(Into::into).collect(),
         ));
+    }
+
+    /// A handle that does the same, for whoever follows which topics there are.
+    #[must_use]
+    pub fn subscriber(&self) -> Subscriber {
+        Subscriber(Arc::clone(&self.shared))
+    }
+
+    /// A handle that shows status and metrics while a loop has the consumer.
+    #[must_use]
+    pub fn monitor(&self) -> Monitor {
+        Monitor {
+            shared: Arc::clone(&self.shared),
+            status: self.status.clone(),
+        }
+    }
+
+    /// Whether the member has joined.
+    pub(crate) async fn joined(&self) -> Result<(), OpenError> {
+        poll_fn(|cx| {
+            self.shared
+                .poll_outbox(cx, |outbox| match outbox.failed.take() {
+                    Some(PollError::Fatal(error)) => Some(Err(error.into())),
+                    Some(_) => Some(Err(OpenError::Misuse {
+                        what: "the consumer's driver ended",
+                    })),
+                    None => outbox.joined.then_some(Ok(())),
+                })
+        })
+        .await
     }
 
     /// Where the consumer stands.
@@ -291,10 +423,42 @@ impl ShareConsumer {
         id.map(ToString::to_string)
     }
 
+    /// Records acquired and not settled, as of [`status`](Self::status).
+    #[must_use]
+    pub fn records_held(&self) -> u64 {
+        self.status.borrow().records_held
+    }
+
     /// Counters since the start.
     #[must_use]
     pub fn metrics(&self) -> ShareMetrics {
         self.shared.counters.snapshot()
+    }
+}
+
+/// Subscribes a [`ShareConsumer`] to other topics, from anywhere.
+#[derive(Debug, Clone)]
+pub struct Subscriber(Arc<Shared>);
+
+impl Subscriber {
+    /// As [`ShareConsumer::subscribe`]; after its end nothing happens.
+    pub fn subscribe(&self, topics: impl IntoIterator<Item = impl Into<String>>) {
+        let topics = topics.into_iter().map(Into::into).collect();
+        self.0.command(Command::Subscribe(topics));
+    }
+}
+
+/// Ends the renewals of a [`ShareConsumer`], from any thread.
+#[derive(Debug, Clone)]
+pub struct RenewalStop(Arc<Shared>);
+
+impl RenewalStop {
+    /// Nothing is acquired or renewed any more, for good: each lock ends at its
+    /// [deadline](crate::LockView::deadline), what was not settled by then is delivered again, and
+    /// [`ShareEvent::LockLost`](crate::ShareEvent::LockLost) names it. Membership goes on until the
+    /// consumer is closed.
+    pub fn stop(&self) {
+        self.0.command(Command::StopRenewals);
     }
 }
 
@@ -307,8 +471,10 @@ impl Drop for InWork {
     }
 }
 
-/// A consumer that is dropped without [`close`](ShareConsumer::close) closes by itself, in the
-/// background, within five seconds.
+/// A consumer that is dropped without [`close`](ShareConsumer::close) closes by itself in the background, within
+/// five seconds, if the process lives that long: nothing waits for it. Where the process ends before, as at the
+/// end of `main`, acknowledgements that were not yet sent are lost and their records come again, and the member stays
+/// in its group until its session ends (45 s by default). So call `close` on every way out, also after an error.
 impl Drop for ShareConsumer {
     fn drop(&mut self) {
         if !self.left {
@@ -317,294 +483,12 @@ impl Drop for ShareConsumer {
     }
 }
 
-/// Builds a [`ShareConsumer`].
+/// What lies ready to be handed out.
 #[derive(Debug)]
-#[must_use]
-pub struct ShareConsumerBuilder {
-    client: Result<ClientConfig, ConfigError>,
-    session: SessionConfig,
-    max_poll_records: usize,
-    startup_timeout: Duration,
-    max_poll_interval: Option<Duration>,
-    #[cfg(feature = "telemetry")]
-    metrics_push: bool,
-    observer: Option<Arc<dyn ShareObserver>>,
-    on_current: bool,
-}
-
-impl ShareConsumerBuilder {
-    fn new(client: Result<ClientConfig, ConfigError>) -> Self {
-        Self {
-            client,
-            session: SessionConfig::new("", "", Vec::new()),
-            max_poll_records: 500,
-            startup_timeout: Duration::from_secs(60),
-            max_poll_interval: Some(Duration::from_secs(300)),
-            #[cfg(feature = "telemetry")]
-            metrics_push: true,
-            observer: None,
-            on_current: false,
-        }
-    }
-
-    /// The share group (`group.id`). Required.
-    pub fn group_id(mut self, group_id: impl Into<String>) -> Self {
-        self.session.group_id = group_id.into();
-        self
-    }
-
-    /// Topics to consume. Required, not empty.
-    pub fn topics(mut self, topics: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.session.topics = topics.into_iter().map(Into::into).collect();
-        self
-    }
-
-    /// Rack of the client (`client.rack`), which the group's coordinator is told; empty = none. Default none.
-    pub fn client_rack(mut self, rack: impl Into<String>) -> Self {
-        self.session.client_rack = Some(rack.into()).filter(|rack| !rack.is_empty());
-        self
-    }
-
-    /// Most records of one poll (`max.poll.records`), at least 1. Default 500.
-    pub fn max_poll_records(mut self, records: usize) -> Self {
-        self.max_poll_records = records.max(1);
-        self.session.batch_records = u32::try_from(self.max_poll_records).unwrap_or(u32::MAX);
-        self
-    }
-
-    /// Most records acquired and not settled at a time, at least 1. Soft by one producer batch per
-    /// leader, unless records are acquired one by one ([`AcquireMode::RecordLimit`]). Fewer are held
-    /// where fewer are settled: about one second's worth, at least 100, or what is
-    /// [in work](ShareConsumer::concurrent) at a time, and at most this
-    /// member's part of what the brokers lock of a partition, so that one slow member
-    /// doesn't starve the others. Default 10,000.
-    pub fn records_held_max(mut self, records: u32) -> Self {
-        self.session.records_held_max = records.max(1);
-        self
-    }
-
-    /// Most bytes of fetched frames whose records are not settled. Default 32 MiB.
-    pub fn bytes_held_max(mut self, bytes: u64) -> Self {
-        self.session.bytes_held_max = bytes.max(1);
-        self
-    }
-
-    /// Longest long poll of an idle member (`fetch.max.wait.ms`): an acknowledgement can't overtake
-    /// it. Cut to a quarter of the lock. Default 500 ms.
-    pub fn fetch_max_wait(mut self, wait: Duration) -> Self {
-        self.session.fetch_wait_max = wait;
-        self
-    }
-
-    /// Least bytes that end a long poll (`fetch.min.bytes`). Default 1.
-    pub fn fetch_min_bytes(mut self, bytes: i32) -> Self {
-        self.session.fetch_bytes_min = bytes.max(0);
-        self
-    }
-
-    /// Most bytes of one fetch (`fetch.max.bytes`). Default 50 MiB.
-    pub fn fetch_max_bytes(mut self, bytes: i32) -> Self {
-        self.session.fetch_bytes_max = bytes.max(1);
-        self
-    }
-
-    /// How records are acquired (`share.acquire.mode`). Default by credit.
-    pub fn acquire_mode(mut self, mode: AcquireMode) -> Self {
-        self.session.acquire_mode = mode;
-        self
-    }
-
-    /// Longest wait of an acknowledgement for company. Default 10 ms.
-    pub fn acknowledge_linger(mut self, linger: Duration) -> Self {
-        self.session.acknowledge_linger = linger;
-        self
-    }
-
-    /// How long the locks of unsettled records are renewed; `None` = without a bound. Default 1 h.
-    pub fn hold_max(mut self, hold_max: Option<Duration>) -> Self {
-        self.session.hold_max = hold_max;
-        self
-    }
-
-    /// Deliveries after which the broker archives a record, for who knows the group's
-    /// `share.delivery.count.limit`. Otherwise the consumer asks the brokers, every `metadata.max.age.ms`
-    /// (which needs DESCRIBE_CONFIGS on the group). A record that is dropped on its last allowed delivery
-    /// is settled as [`ShareObserver::last_delivery`] says, by default rejected, and told: released it would
-    /// be archived without a word.
-    pub fn delivery_count_limit(mut self, limit: i16) -> Self {
-        self.session.delivery_count_limit = Some(limit.max(1));
-        self
-    }
-
-    /// Longest time between two polls (`max.poll.interval.ms`), at least 1 ms; `None` = without a bound.
-    /// Default 5 min.
-    ///
-    /// An application that neither polls nor waits in a poll for so long would keep partitions that others
-    /// could serve. So its member leaves the group: acknowledgements made before are flushed, what it holds is
-    /// lost ([`AckFailure::SessionEnded`](crate::AckFailure::SessionEnded)) and goes to others, and a
-    /// [`Warning::NotPolled`](crate::Warning::NotPolled) tells so. The next poll joins again.
-    ///
-    /// It holds for [`poll`](ShareConsumer::poll), [`next`](ShareConsumer::next) and
-    /// [`deliveries`](ShareConsumer::deliveries) in a loop of the application's own, never while
-    /// [`for_each_concurrent`](ShareConsumer::for_each_concurrent) or [`concurrent`](ShareConsumer::concurrent)
-    /// runs handlers: these may take as long as [`hold_max`](Self::hold_max) allows.
-    pub fn max_poll_interval(mut self, interval: Option<Duration>) -> Self {
-        self.max_poll_interval = interval.map(|interval| interval.max(Duration::from_millis(1)));
-        self
-    }
-
-    /// How long [`build`](Self::build) tries to join. Default 60 s.
-    pub fn startup_timeout(mut self, timeout: Duration) -> Self {
-        self.startup_timeout = timeout;
-        self
-    }
-
-    /// Watches the consumer.
-    pub fn observer(mut self, observer: Arc<dyn ShareObserver>) -> Self {
-        self.observer = Some(observer);
-        self
-    }
-
-    /// Whether metrics are pushed to the broker where it asks for them (`enable.metrics.push`, KIP-714); only
-    /// with the feature `telemetry`. They are the counters of [`ShareMetrics`], under the names of Kafka's
-    /// own share consumer where it has them, else under `sharegroup.consumer`; with the group, the member and
-    /// the rack as attributes. The last push may hold up a close for a second. Default yes.
-    #[cfg(feature = "telemetry")]
-    pub fn metrics_push(mut self, push: bool) -> Self {
-        self.metrics_push = push;
-        self
-    }
-
-    /// Runs the driver on the current runtime instead of its own thread: for tests under paused time.
-    pub fn driver_on_current(mut self) -> Self {
-        self.on_current = true;
-        self
-    }
-
-    /// Joins the group.
-    ///
-    /// # Errors
-    /// [`OpenError::NotJoined`] after [`startup_timeout`](Self::startup_timeout);
-    /// [`OpenError::Refused`], at once, where certificates or credentials are refused;
-    /// [`OpenError::Fatal`] where share groups are off or the id belongs to a group of another type;
-    /// [`OpenError::Misuse`], [`OpenError::Config`].
-    ///
-    /// # Cancel safety
-    /// Dropping the future closes what was opened.
-    pub async fn build(self) -> Result<ShareConsumer, OpenError> {
-        let mut session = self.session;
-        if session.group_id.is_empty() {
-            return Err(OpenError::Misuse {
-                what: "a share consumer needs a group id",
-            });
-        }
-        if session.topics.is_empty() {
-            return Err(OpenError::Misuse {
-                what: "a share consumer needs at least one topic",
-            });
-        }
-        for topic in &session.topics {
-            check_topic(topic)?;
-        }
-        let client = self.client?;
-        client.check()?;
-        let servers = client
-            .bootstrap_servers
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join(",");
-        session.bootstrap_servers = servers.clone();
-        session.member_id = member_id();
-        session.request_timeout = client.request_timeout;
-        session.retry_backoff_max = client.retry_backoff_max;
-        let group_id = session.group_id.clone();
-        let shared = Shared::new(ShareStatus::joining(session.member_id.clone()));
-        let consumer = ShareConsumer {
-            status: shared.status.subscribe(),
-            shared: Arc::clone(&shared),
-            ready: VecDeque::new(),
-            reader: Reader::new(Arc::clone(&shared), self.max_poll_records),
-            implicit: None,
-            left: false,
-        };
-        let deadline = Instant::now() + self.startup_timeout;
-        let (observer, max_poll_interval) = (self.observer, self.max_poll_interval);
-        #[cfg(feature = "telemetry")]
-        let metrics_push = self.metrics_push;
-        let cluster = Cluster::new(client);
-        let watched = cluster.clone();
-        let start = async move {
-            let core = SessionCore::new(session, Instant::now().into_std());
-            let driver =
-                Driver::new(core, cluster, shared, observer).with_poll_interval(max_poll_interval);
-            #[cfg(feature = "telemetry")]
-            let driver = if metrics_push {
-                driver.with_telemetry()
-            } else {
-                driver
-            };
-            driver.run().await;
-        };
-        if self.on_current {
-            tokio::spawn(start);
-        } else {
-            crate::thread::handle()
-                .map_err(|_| OpenError::Misuse {
-                    what: "the driver's thread could not be started",
-                })?
-                .spawn(start);
-        }
-        let joining = joined(
-            consumer,
-            &watched,
-            deadline,
-            self.startup_timeout,
-            group_id.clone(),
-            servers,
-        );
-        tokio::select! {
-            biased;
-            joined = joining => joined,
-            source = watched.refusal() => Err(OpenError::Refused { group_id, source }),
-        }
-    }
-}
-
-async fn joined(
-    consumer: ShareConsumer,
-    cluster: &Cluster,
-    deadline: Instant,
-    waited: Duration,
-    group_id: String,
-    bootstrap_servers: String,
-) -> Result<ShareConsumer, OpenError> {
-    let started = poll_fn(|cx| {
-        consumer
-            .shared
-            .poll_outbox(cx, |outbox| match outbox.failed.take() {
-                Some(PollError::Fatal(error)) => Some(Err(error.into())),
-                Some(_) => Some(Err(OpenError::Misuse {
-                    what: "the consumer's driver ended",
-                })),
-                None => outbox.joined.then_some(Ok(())),
-            })
-    });
-    match timeout_at(deadline, started).await {
-        Ok(started) => started.map(|()| consumer),
-        Err(_) => {
-            let problem = consumer.status().problem;
-            // None yet where the first round of tries isn't over.
-            let last = problem.map(|problem| problem.to_string());
-            let last = last.or_else(|| Some(cluster.last_failure()?.to_string()));
-            Err(OpenError::NotJoined {
-                group_id,
-                bootstrap_servers,
-                waited,
-                last,
-            })
-        }
-    }
+struct Waiting {
+    /// Of the record that was delivered most often.
+    deliveries: i16,
+    ready: Ready,
 }
 
 /// What an outbox has for a poll.
@@ -627,49 +511,5 @@ impl Found {
             return Some(Self::Read(id, answer));
         }
         outbox.arrivals.pop_front().map(Self::Arrival)
-    }
-}
-
-/// A broker would refuse an illegal name for ever.
-fn check_topic(name: &str) -> Result<(), ConfigError> {
-    if is_topic_name(name) {
-        return Ok(());
-    }
-    Err(ConfigError::InvalidValue {
-        key: "topics".to_owned(),
-        value: name.to_owned(),
-        expected: "a topic name: 1 to 249 letters, digits, `.`, `_` and `-`, not `.` or `..`",
-    })
-}
-
-/// A new member id: 22 characters of base64, as Kafka's own client makes them. Random whatever the
-/// configuration's seed: two consumers of one configuration are two members.
-fn member_id() -> String {
-    let random = Jitter::seeded(Jitter::random_seed());
-    let bytes = (u128::from(random.next()) << 64 | u128::from(random.next())).to_be_bytes();
-    base64_22(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_that_no_topic_can_have_are_refused() {
-        let longest = "a".repeat(249);
-        for name in ["orders", "a.b_c-D9", "...", &longest] {
-            assert_eq!(check_topic(name), Ok(()));
-        }
-        for name in ["", ".", "..", "../x", "a b", "ä", &"a".repeat(250)] {
-            let error = check_topic(name).unwrap_err().to_string();
-            assert!(error.contains(&format!("`{name}`")), "{error}");
-        }
-    }
-
-    #[test]
-    fn every_consumer_is_a_member_of_its_own() {
-        let ids: std::collections::BTreeSet<_> = (0..1000).map(|_| member_id()).collect();
-        assert_eq!(ids.len(), 1000);
-        assert!(ids.iter().all(|id| id.len() == 22));
     }
 }

@@ -14,7 +14,7 @@ use sharegroup_wire::record::{BatchError, BatchErrorKind, RecordBatch, RecordBat
 
 use crate::batch::{Chunk, Entry, Records, ShareBatch};
 use crate::place::misplaced;
-use crate::shared::{Arrival, Command, Shared};
+use crate::shared::{Arrival, Command, Settling, Shared};
 
 /// What an acquisition's bytes turned out to hold.
 #[derive(Debug)]
@@ -297,12 +297,13 @@ impl RangeCursor<'_> {
 /// Every acquired offset is now known or unread; those that are neither a record nor unread are gaps.
 fn settle_gaps(acquired: &Acquired, scan: &Scan, shared: &Shared) {
     let settle = |first: i64, last: i64| {
-        shared.command(Command::Settle {
+        let gap = Settling {
             id: acquired.id,
             first,
             last,
             how: Acknowledgement::Gap,
-        });
+        };
+        shared.command(Command::Settle(gap, None));
     };
     let records = scan.entries.iter().map(|entry| entry.span.offset);
     let unread = scan.unread.iter();
@@ -389,9 +390,12 @@ mod tests {
         let mut commands = Vec::new();
         shared.take_commands(&mut commands);
         let commands = commands.iter().map(|command| match command {
-            Command::Settle {
-                first, last, how, ..
-            } => format!("{how} {first}-{last}"),
+            Command::Settle(settling, _) => {
+                let Settling {
+                    first, last, how, ..
+                } = settling;
+                format!("{how} {first}-{last}")
+            }
             other => format!("{other:?}"),
         });
         let offsets = |batch: &ShareBatch| batch.records().map(|record| record.offset).collect();

@@ -16,7 +16,8 @@ use crate::lock::LockView;
 /// One acquired record, to be settled once, in any order and on any thread.
 ///
 /// It is locked to this member until it is settled; the lock is renewed meanwhile. Dropped unsettled it
-/// is held for a delay that grows with its delivery count (1 s, doubling, at most 60 s) and then released.
+/// is held for a delay that grows with its delivery count (1 s, doubling, at most 60 s) and then released, with
+/// a warning in the log; [`release_later`](Self::release_later) does the same without.
 /// A delivery whose lock was lost can't touch a later delivery of the same record: its acknowledgement is
 /// never sent.
 #[derive(Debug)]
@@ -52,16 +53,24 @@ impl Delivery {
         self.0.lock()
     }
 
-    /// Processed: it never comes again. The acknowledgement travels whether or not its confirmation is
-    /// awaited.
+    /// Processed: once the broker has confirmed it, it never comes again. The acknowledgement travels whether or
+    /// not its confirmation is awaited; awaiting each before the next record costs the linger and a request per
+    /// record.
     pub fn accept(self) -> Confirmation {
         self.0.confirm(Acknowledgement::Accept)
     }
 
     /// Not processed: available again at once, to any member. Not for retries
-    /// ([`Acknowledge::Release`](crate::Acknowledge::Release)); to have it again later, drop it.
+    /// ([`Acknowledge::Release`](crate::Acknowledge::Release)): see [`release_later`](Self::release_later).
     pub fn release(self) -> Confirmation {
         self.0.confirm(Acknowledgement::Release)
+    }
+
+    /// Not processed: again later. Held for a delay that grows with its delivery count (1 s, doubling, at most
+    /// 60 s), then released. What dropping it does, but said: no warning is logged. On its last allowed delivery
+    /// it is settled as [`ShareObserver::last_delivery`](crate::ShareObserver::last_delivery) says.
+    pub fn release_later(self) {
+        self.0.release_later();
     }
 
     /// Can't be processed: archived by the broker, or written to the group's dead-letter topic.

@@ -1,5 +1,6 @@
 //! Errors of configuration and of the cold path: what a caller, the network or a broker did wrong.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sharegroup_session::FatalError;
@@ -9,6 +10,7 @@ use sharegroup_wire::text::visible;
 use sharegroup_wire::{BrokerId, ErrorCode};
 use thiserror::Error;
 
+use crate::admin::AdminError;
 use crate::batch::CorruptBatch;
 
 /// A configuration value that can't be used. The caller's fault; never retriable.
@@ -176,6 +178,17 @@ pub enum OpenError {
         /// Why.
         r#source: ConnectError,
     },
+    /// Where the group begins could not be written
+    /// ([`begin_at`](crate::ShareConsumerBuilder::begin_at)).
+    #[error(
+        "where group {group_id} begins can't be written: {source}; it takes READ on group and topics, DESCRIBE_CONFIGS and ALTER_CONFIGS on the group"
+    )]
+    NotBegun {
+        /// The group.
+        group_id: String,
+        /// Why.
+        r#source: AdminError,
+    },
     /// The cluster or the group refuses for good.
     #[error(transparent)]
     Fatal(#[from] FatalError),
@@ -200,8 +213,12 @@ pub enum PollError {
     /// released. Poll again for what follows.
     #[error(transparent)]
     CorruptBatch(Box<CorruptBatch>),
-    /// The driver ended without being told to: a fault of this library.
-    #[error("the consumer's driver ended unexpectedly")]
+    /// The driver ended without being told to: a fault of this library, or the end of the runtime that it was
+    /// to run on. What was held goes to others. Close this consumer and build a new one; please report it with
+    /// the log.
+    #[error(
+        "the consumer's driver ended unexpectedly: build a new consumer, and report this fault of the library with its log"
+    )]
     Bug,
 }
 
@@ -214,14 +231,24 @@ impl PollError {
 }
 
 /// Why a record could not be settled. The caller's fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SettleError {
     /// The batch has no record at this offset.
-    #[error("offset {offset} is not in the batch")]
+    #[error(
+        "offset {offset} is not in the batch of {topic}-{partition}, offsets {first_offset} to {last_offset}"
+    )]
     NotInBatch {
         /// The offset.
         offset: i64,
+        /// The batch's topic.
+        topic: Arc<str>,
+        /// The batch's partition.
+        partition: i32,
+        /// The batch's first offset.
+        first_offset: i64,
+        /// The batch's last offset; between them offsets may be missing.
+        last_offset: i64,
     },
     /// The record was settled before.
     #[error("offset {offset} was settled before")]

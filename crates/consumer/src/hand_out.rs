@@ -51,7 +51,9 @@ pub(crate) fn hand_out(
     let Some(pace) = pace.filter(|pace| !pace.is_zero()) else {
         return HandOut::First(records);
     };
-    let fit = left.as_nanos() / pace.as_nanos();
+    // The acknowledgement has to travel.
+    let reserve = RESERVE_MAX.min(whole / 4);
+    let fit = left.saturating_sub(reserve).as_nanos() / pace.as_nanos();
     match usize::try_from(fit).unwrap_or(usize::MAX) {
         // A whole lock, less the way to us, must be enough: else the record would only move on.
         0 if pace < whole / 4 * 3 && is_first_delivery() => HandOut::TooLate,
@@ -59,6 +61,9 @@ pub(crate) fn hand_out(
         fit => HandOut::First(fit.min(records)),
     }
 }
+
+/// What is kept free at most of a lock that can't be renewed.
+const RESERVE_MAX: Duration = Duration::from_secs(1);
 
 fn times(pace: Duration, records: usize) -> Duration {
     pace.saturating_mul(u32::try_from(records).unwrap_or(u32::MAX))

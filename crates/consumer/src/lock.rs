@@ -112,6 +112,13 @@ impl LockState {
         settled
     }
 
+    /// Nobody knows what it holds any more.
+    pub(crate) fn ended(&self) {
+        let all = (i64::MIN, i64::MAX, AckFailure::SessionEnded);
+        self.inner().lost.push(all);
+        self.changed.notify_waiters();
+    }
+
     /// It ends at its deadline.
     pub(crate) fn not_renewed(&self) {
         self.inner().renewable = false;
@@ -141,16 +148,26 @@ impl LockView {
         self.state.inner().deadline
     }
 
+    /// How long the lock lasts from its acquisition or its last renewal, as the broker said it.
+    #[must_use]
+    pub fn duration(&self) -> Duration {
+        self.state.inner().duration
+    }
+
     /// Whether the lock is renewed while the batch is unsettled: the leader knows renewals (Kafka
-    /// 4.2, KIP-1222), the group hasn't refused one (`share.renew.acknowledge.enable`), and it wasn't
-    /// held for the longest time allowed. Else it ends at its [`deadline`](Self::deadline).
+    /// 4.2, KIP-1222), the group hasn't refused one (`share.renew.acknowledge.enable`), it wasn't
+    /// held for the longest time allowed, and nothing of it is [`lost`](Self::lost). Else it ends at its
+    /// [`deadline`](Self::deadline).
     #[must_use]
     pub fn is_renewable(&self) -> bool {
-        self.state.inner().renewable && self.shared.renewable.load(Ordering::Relaxed)
+        let renewable =
+            self.state.inner().renewable && self.shared.renewable.load(Ordering::Relaxed);
+        renewable && self.lost().is_none()
     }
 
     /// Why a record of the batch is no longer ours, if one isn't: acknowledgements of it are
-    /// reported, never sent, and it will come again.
+    /// reported, never sent, and it will come again. [`AckFailure::SessionEnded`] where the consumer was
+    /// closed, which releases what is unsettled.
     #[must_use]
     pub fn lost(&self) -> Option<AckFailure> {
         self.state.lost_in(self.first_offset, self.last_offset)

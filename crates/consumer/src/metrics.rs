@@ -41,9 +41,10 @@ counters! {
     /// Acknowledgements that the broker refused, in offsets.
     acknowledge_errors,
     /// Acknowledgements that were never sent, or whose answer never came, in offsets. What was acknowledged
-    /// after its loss had been told counts among `locks_lost` alone.
+    /// after its loss had been told is not among them.
     acknowledgements_lost,
-    /// Of both, offsets that were to be accepted: what was done with them may be done again.
+    /// Offsets that the application accepted without the broker's yes: it refused, gave no answer, or was never
+    /// asked because the lock or the session had ended before. What was done with them may be done again.
     accepts_unconfirmed,
     /// Held offsets whose lock was lost.
     locks_lost,

@@ -26,6 +26,8 @@ pub(crate) struct PollInterval {
     /// Polls are due since then: time before doesn't count.
     since: Instant,
     in_group: bool,
+    /// It left the group for want of polls, and has not joined again.
+    is_overdue: bool,
     handlers_run: bool,
     /// The last poll when the application was asked.
     asked_after: Option<Instant>,
@@ -38,6 +40,7 @@ impl PollInterval {
             limit,
             since: Instant::now(),
             in_group: false,
+            is_overdue: false,
             handlers_run: false,
             asked_after: None,
         }
@@ -53,11 +56,18 @@ impl PollInterval {
             self.since = now;
         }
         self.in_group = true;
+        self.is_overdue = false;
     }
 
     /// The member is not, or not for long.
     pub(crate) const fn left(&mut self) {
         self.in_group = false;
+        self.is_overdue = true;
+    }
+
+    /// Whether the member left for want of polls, and has not joined again.
+    pub(crate) const fn is_overdue(&self) -> bool {
+        self.is_overdue
     }
 
     /// While handlers run, nobody has to poll.

@@ -133,6 +133,7 @@ impl Part {
             id: self.acquired.id,
             first: self.lock.first_offset,
             last: self.lock.last_offset,
+            forgotten: 0,
         });
     }
 
@@ -167,6 +168,11 @@ impl Reader {
             reading: BTreeMap::new(),
             last_read: ReadId(0),
         }
+    }
+
+    /// Most records of a batch.
+    pub(crate) const fn batch_records_max(&self) -> usize {
+        self.records_max
     }
 
     /// What can be read of an arrival.
@@ -378,11 +384,13 @@ mod tests {
             for command in commands {
                 match command {
                     Command::ReadAgain { id, read, .. } => told.reads.push((id.0, read.offset)),
-                    Command::Drop { id, first, last } => {
+                    Command::Drop {
+                        id, first, last, ..
+                    } => {
                         assert_eq!(id, AcquisitionId(7));
                         told.dropped.push((first, last));
                     }
-                    Command::Settle { first, last, .. } => told.gaps.push((first, last)),
+                    Command::Settle(gap, _) => told.gaps.push((gap.first, gap.last)),
                     Command::GiveBack { .. } => {}
                     other => panic!("{other:?}"),
                 }

@@ -9,6 +9,7 @@ use sharegroup_session::{AckFailure, AckOutcome, Acknowledgement, LockLoss};
 const FAILED_RANGES_MAX: usize = 1000;
 
 /// What became of the acknowledgements since the last report, by partition.
+#[must_use = "acknowledgements may have failed: their records come again"]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CommitReport {
     /// One entry per partition that had any.
@@ -48,14 +49,10 @@ pub struct PartitionReport {
 }
 
 impl PartitionReport {
-    fn fail(&mut self, first_offset: i64, last_offset: i64, why: AckFailure) {
-        self.failed_records += offsets(first_offset, last_offset);
+    fn fail(&mut self, failed: FailedRange) {
+        self.failed_records += offsets(failed.first_offset, failed.last_offset);
         if self.failed.len() < FAILED_RANGES_MAX {
-            self.failed.push(FailedRange {
-                first_offset,
-                last_offset,
-                why,
-            });
+            self.failed.push(failed);
         }
     }
 }
@@ -68,8 +65,20 @@ pub struct FailedRange {
     pub first_offset: i64,
     /// Last offset, inclusive.
     pub last_offset: i64,
+    /// How the records were to be settled: redelivery of a failed accept repeats work, that of a failed
+    /// release is what was wanted.
+    pub how: Acknowledgement,
     /// Why.
     pub why: AckFailure,
+}
+
+impl FailedRange {
+    /// Whether the acknowledgement was sent and may have counted all the same; `false` means that it
+    /// certainly did not, and the records come again.
+    #[must_use]
+    pub const fn may_have_counted(&self) -> bool {
+        matches!(self.why, AckFailure::Unknown | AckFailure::AnsweredLate)
+    }
 }
 
 /// Collects outcomes between two reports.
@@ -88,14 +97,24 @@ impl Reporter {
             (Ok(()), Acknowledgement::Release) => report.released += offsets,
             (Ok(()), Acknowledgement::Reject) => report.rejected += offsets,
             (Ok(()), Acknowledgement::Gap) => report.gaps += offsets,
-            (Err(why), _) => report.fail(first, last, why),
+            (Err(why), how) => report.fail(FailedRange {
+                first_offset: first,
+                last_offset: last,
+                how,
+                why,
+            }),
         }
     }
 
     /// What was settled after it was lost.
-    pub(crate) fn enter_late(&mut self, topic: &Arc<str>, loss: &LockLoss) {
+    pub(crate) fn enter_late(&mut self, topic: &Arc<str>, loss: &LockLoss, how: Acknowledgement) {
         let report = self.partition(topic, loss.partition.partition);
-        report.fail(loss.first_offset, loss.last_offset, loss.why);
+        report.fail(FailedRange {
+            first_offset: loss.first_offset,
+            last_offset: loss.last_offset,
+            how,
+            why: loss.why,
+        });
     }
 
     fn partition(&mut self, topic: &Arc<str>, partition: i32) -> &mut PartitionReport {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sharegroup_session::{
-    AckFailure, Acknowledgement, Acquired, AcquisitionId, FatalError, ReleaseReason,
+    AckFailure, Acknowledgement, Acquired, AcquisitionId, FatalError, LockLoss, ReleaseReason,
 };
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
@@ -21,31 +21,33 @@ use crate::cluster::LogRead;
 use crate::error::{ClientError, PollError};
 use crate::hand_out::Pace;
 use crate::lock::LockState;
-use crate::metrics::Counters;
-use crate::report::CommitReport;
+use crate::metrics::{Counters, add};
+use crate::report::{CommitReport, Reporter, offsets};
 use crate::status::ShareStatus;
+
+/// How records of an acquisition are settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Settling {
+    pub(crate) id: AcquisitionId,
+    pub(crate) first: i64,
+    pub(crate) last: i64,
+    pub(crate) how: Acknowledgement,
+}
+
+/// Whoever wants to know what becomes of the first record.
+pub(crate) type Reply = Option<oneshot::Sender<Result<(), AckFailure>>>;
 
 /// A wish of the application.
 #[derive(Debug)]
 pub(crate) enum Command {
-    Settle {
-        id: AcquisitionId,
-        first: i64,
-        last: i64,
-        how: Acknowledgement,
-    },
-    /// Settles one record and wants to know what becomes of it.
-    Confirm {
-        id: AcquisitionId,
-        offset: i64,
-        how: Acknowledgement,
-        reply: oneshot::Sender<Result<(), AckFailure>>,
-    },
-    /// Dropped by its owner: released after a delay.
+    Settle(Settling, Reply),
+    /// Released after a delay.
     Drop {
         id: AcquisitionId,
         first: i64,
         last: i64,
+        /// Records whose owner did not say so.
+        forgotten: u64,
     },
     /// No application sees these: released at once.
     GiveBack {
@@ -76,18 +78,24 @@ pub(crate) enum Command {
     WantsMore,
     /// So many records are in work at a time; 0 = as many as it will.
     WorkOn(u32),
+    /// The application takes up to so many records at once.
+    Take(u32),
     Pause,
     Resume,
+    /// One record more than is held.
+    AcquireOne,
+    /// Lets all locks run out, and acquires nothing new.
+    StopRenewals,
     Subscribe(Vec<String>),
 }
 
 impl Command {
     /// The driver has ended and won't obey. Who waits for a commit or a confirmation learns it from the
     /// dropped reply.
-    pub(crate) fn end(self, report: CommitReport) {
+    pub(crate) fn end(self, report: impl FnOnce() -> CommitReport) {
         if let Self::Close { reply, .. } = self {
             // The caller may have stopped waiting.
-            drop(reply.send(report));
+            drop(reply.send(report()));
         }
     }
 }
@@ -134,6 +142,7 @@ pub(crate) struct Shared {
     outbox: Mutex<Outbox>,
     pub(crate) status: watch::Sender<ShareStatus>,
     pub(crate) counters: Counters,
+    reporter: Mutex<Reporter>,
     /// The group allows renewals, as far as is known.
     pub(crate) renewable: AtomicBool,
     /// Nothing is acquired until the application shows life.
@@ -157,6 +166,7 @@ impl Shared {
             outbox: Mutex::default(),
             status: watch::Sender::new(status),
             counters: Counters::default(),
+            reporter: Mutex::default(),
             renewable: AtomicBool::new(true),
             stalled: AtomicBool::new(false),
             pace: Pace::default(),
@@ -174,14 +184,53 @@ impl Shared {
 
     /// Tells the driver. When it has ended there is nothing left to close, and nobody to commit.
     pub(crate) fn command(&self, command: Command) {
+        if let Err(unheard) = self.try_command(command) {
+            unheard.end(|| self.reporter().take());
+        }
+    }
+
+    fn try_command(&self, command: Command) -> Result<(), Command> {
         let mut inbox = self.inbox();
         if inbox.closed {
-            drop(inbox);
-            return command.end(CommitReport::default());
+            return Err(command);
         }
         inbox.commands.push(command);
         drop(inbox);
         self.commanded.notify_one();
+        Ok(())
+    }
+
+    /// Tells the driver how records are settled, which all lie in one acquisition. When it has ended their
+    /// lock is lost, and the next report says so.
+    pub(crate) fn settle(
+        &self,
+        topic: &Arc<str>,
+        lock: &LockState,
+        settling: Settling,
+        reply: Reply,
+    ) {
+        let Settling {
+            first, last, how, ..
+        } = settling;
+        if self.try_command(Command::Settle(settling, reply)).is_err() {
+            for loss in lock.settle_lost(first, last) {
+                self.settled_late(topic, &loss, how);
+            }
+        }
+    }
+
+    /// Records were settled after they had been lost.
+    pub(crate) fn settled_late(&self, topic: &Arc<str>, loss: &LockLoss, how: Acknowledgement) {
+        if how == Acknowledgement::Accept {
+            let count = offsets(loss.first_offset, loss.last_offset);
+            add(&self.counters.accepts_unconfirmed, count);
+        }
+        self.reporter().enter_late(topic, loss, how);
+    }
+
+    /// What became of acknowledgements since the last report.
+    pub(crate) fn reporter(&self) -> MutexGuard<'_, Reporter> {
+        self.reporter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A lock ran out unsettled, or the application didn't poll. Whoever waits in a poll is alive, and says so.

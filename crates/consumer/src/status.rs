@@ -13,8 +13,12 @@ pub struct ShareStatus {
     pub member_id: String,
     /// The member's epoch; 0 until it has joined.
     pub member_epoch: i32,
-    /// Where the member stands.
+    /// Where the member stands. [`MemberState::Left`] after a close, and for now while it is
+    /// [`not_polled`](Self::not_polled).
     pub state: MemberState,
+    /// The member left its group because the application doesn't poll
+    /// ([`max_poll_interval`](crate::ShareConsumerBuilder::max_poll_interval)); the next poll joins again.
+    pub not_polled: bool,
     /// Partitions to fetch from. Empty for a second or more after a join: that isn't "nothing to do".
     pub assignment: Vec<PartitionView>,
     /// Offsets that are ours and not settled.
@@ -37,6 +41,7 @@ impl ShareStatus {
             member_id,
             member_epoch: 0,
             state: MemberState::Joining,
+            not_polled: false,
             assignment: Vec::new(),
             records_held: 0,
             acknowledgements_pending: 0,

@@ -8,6 +8,7 @@
 )]
 
 mod both;
+mod group;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +29,7 @@ use tokio::sync::{Barrier, Notify};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use both::{Cluster, on_both};
+use group::set_group;
 
 /// The shortest that the launched brokers allow.
 const LOCK: Duration = Duration::from_secs(1);
@@ -57,9 +59,8 @@ async fn prepare(admin: &Admin, topic: &str, group: &[(&str, &str)]) {
         ("share.auto.offset.reset", "earliest"),
         ("share.record.lock.duration.ms", LOCK_MS),
     ];
-    for (name, value) in start.iter().chain(group) {
-        admin.set_group_config(topic, name, value).await.unwrap();
-    }
+    let settings: Vec<_> = start.iter().chain(group).copied().collect();
+    set_group(admin, topic, &settings).await;
 }
 
 async fn produce(servers: &str, topic: &str, records: usize, key: fn(usize) -> Option<String>) {

@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod both;
+mod group;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -76,9 +77,7 @@ async fn prepared(servers: &str, settings: &[(&str, &str)]) -> ClientConfig {
     let client = ClientConfig::new(servers).unwrap();
     let admin = Admin::new(client.clone());
     admin.create_topic("orders", 1, 1, &[]).await.unwrap();
-    for (key, value) in settings {
-        admin.set_group_config(GROUP, key, value).await.unwrap();
-    }
+    group::set_group(&admin, GROUP, settings).await;
     client
 }
 
@@ -169,6 +168,9 @@ async fn without_renewal_a_record_that_can_not_be_finished_is_given_back_once() 
             .build()
             .await
             .unwrap();
+        // Who takes many at once holds many.
+        let polled = timeout(Duration::ZERO, consumer.poll()).await;
+        assert!(polled.is_err(), "{polled:?}");
         let mut done: BTreeMap<i64, i16> = BTreeMap::new();
         while done.len() < RECORDS as usize {
             let next = timeout(30 * SECOND, consumer.next());
@@ -180,7 +182,7 @@ async fn without_renewal_a_record_that_can_not_be_finished_is_given_back_once() 
             assert_eq!(done.insert(offset, count), None, "{offset} was done twice");
             drop(delivery.accept());
         }
-        consumer.close(5 * SECOND).await.unwrap();
+        drop(consumer.close(5 * SECOND).await.unwrap());
         assert_eq!(seen.locks_lost(), 0, "{:?}", seen.events());
         let mut given_back = seen.released(ReleaseReason::TooLate);
         let times = given_back.len();
@@ -215,7 +217,7 @@ async fn implicit_mode_accepts_what_another_poll_or_a_commit_follows_and_nothing
                 assert_eq!(consumer.metrics().accepted, 10);
             }
         }
-        consumer.close(5 * SECOND).await.unwrap();
+        drop(consumer.close(5 * SECOND).await.unwrap());
         assert_eq!(consumer.metrics().accepted, 10);
         assert_eq!(consumer.metrics().released, 5);
         let mut next = build().await;
@@ -269,7 +271,7 @@ async fn b_054_record_that_is_dropped_on_its_last_allowed_delivery_is_settled_an
                 break;
             }
         }
-        consumer.close(5 * SECOND).await.unwrap();
+        drop(consumer.close(5 * SECOND).await.unwrap());
         assert_eq!(deliveries, 3);
         let events = seen.events();
         let told: Vec<_> = events

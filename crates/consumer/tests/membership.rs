@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod both;
+mod group;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,6 +21,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
 use both::{Cluster, on_both};
+use group::set_group;
 
 const SECOND: Duration = Duration::from_secs(1);
 const INTERVAL: Duration = SECOND;
@@ -89,8 +91,7 @@ async fn produce(servers: &str, topic: &str, value: &'static str) {
 async fn fill(cluster: &Cluster, topic: &str) {
     let admin = Admin::new(ClientConfig::new(cluster.bootstrap_servers()).unwrap());
     admin.create_topic(topic, 1, -1, &[]).await.unwrap();
-    let earliest = admin.set_group_config(topic, "share.auto.offset.reset", "earliest");
-    earliest.await.unwrap();
+    set_group(&admin, topic, &[("share.auto.offset.reset", "earliest")]).await;
     produce(cluster.bootstrap_servers(), topic, "first").await;
 }
 
@@ -134,7 +135,7 @@ async fn the_coordinator_learns_the_rack(cluster: &Cluster) {
             .map(|member| member.rack.as_deref())
             .collect();
         assert_eq!(racks, [seen]);
-        consumer.close(10 * SECOND).await.unwrap();
+        drop(consumer.close(10 * SECOND).await.unwrap());
     }
 }
 
@@ -164,7 +165,7 @@ async fn an_application_that_does_not_poll_makes_room(cluster: &Cluster) {
     assert!(other.commit().await.unwrap().is_ok());
     assert_eq!(held.lock().lost(), Some(AckFailure::SessionEnded));
     held.accept();
-    other.close(10 * SECOND).await.unwrap();
+    drop(other.close(10 * SECOND).await.unwrap());
 
     // The next poll joins again.
     produce(servers, TOPIC, "second").await;
@@ -297,8 +298,10 @@ async fn an_acknowledgement_made_before_the_member_leaves_is_sent() {
 #[tokio::test(start_paused = true)]
 async fn what_was_fetched_ahead_is_released_when_the_member_leaves() {
     // The first assignment takes its time.
-    let (broker, consumer, watch) =
+    let (broker, mut consumer, watch) =
         in_memory(|builder| builder.max_poll_interval(Some(10 * SECOND))).await;
+    let polled = timeout(Duration::ZERO, consumer.poll()).await;
+    assert!(polled.is_err(), "{polled:?}");
     watch.left().await;
     out_of_the_group(&consumer).await;
     let unseen = |event: &ShareEvent| matches!(event, ShareEvent::Released { .. });

@@ -23,12 +23,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use paused::{
     ACKNOWLEDGE, API_VERSIONS, FETCH, MS, SECOND, Seen, accepted, available, builder, check_legal,
-    cluster, next, offsets, open,
+    cluster, next, offsets, open, up_to,
 };
-
-fn up_to(end: i64) -> Vec<i64> {
-    (0..end).collect()
-}
 
 #[tokio::test(start_paused = true)]
 async fn poll_accept_commit_close() {
@@ -128,7 +124,7 @@ async fn b_031_fetch_that_is_never_answered_ends_the_session_after_the_request_t
     let again = next(&mut consumer).await;
     assert_eq!(offsets(&again), [0, 1]);
     again.accept();
-    consumer.close(5 * SECOND).await.unwrap();
+    assert!(consumer.close(5 * SECOND).await.unwrap().is_ok());
     assert_eq!(accepted(&cluster, place), [0, 1]);
     check_legal(&cluster);
 }
@@ -139,7 +135,7 @@ async fn b_033_close_wakes_at_once_from_an_idle_poll() {
     let mut consumer = open(&cluster).await;
     assert!(timeout(10 * SECOND, consumer.poll()).await.is_err());
     let started = Instant::now();
-    consumer.close(10 * SECOND).await.unwrap();
+    assert!(consumer.close(10 * SECOND).await.unwrap().is_ok());
     assert!(started.elapsed() < SECOND, "{:?}", started.elapsed());
     cluster.model(|model| assert_eq!(model.members().count(), 0));
     check_legal(&cluster);
@@ -152,7 +148,7 @@ async fn b_035_nothing_is_sent_before_the_versions_are_known() {
     cluster.faults(API_VERSIONS, [Fault::Delay(2 * SECOND); 4]);
     let mut consumer = open(&cluster).await;
     next(&mut consumer).await.accept();
-    consumer.close(5 * SECOND).await.unwrap();
+    assert!(consumer.close(5 * SECOND).await.unwrap().is_ok());
     let arrivals = cluster.arrivals();
     let links: BTreeSet<_> = arrivals.iter().map(|arrival| arrival.link).collect();
     for link in links {
@@ -211,7 +207,7 @@ async fn b_039_commit_after_one_that_was_given_up_has_its_own_result() {
     assert!(report.is_ok());
     assert_eq!(accepted(&cluster, place), up_to(4));
     assert_eq!(consumer.metrics().accepted, 4);
-    consumer.close(SECOND).await.unwrap();
+    assert!(consumer.close(SECOND).await.unwrap().is_ok());
     check_legal(&cluster);
 }
 
@@ -236,7 +232,7 @@ async fn b_041_connection_dropped_on_the_acknowledgement_fails_the_commit_and_po
         cluster.model(|model| model.produce(place, 1));
         while accepted(&cluster, place) != up_to(4) {
             next(&mut consumer).await.accept();
-            consumer.commit().await.unwrap();
+            assert!(consumer.commit().await.unwrap().is_ok());
         }
         assert!(consumer.close(SECOND).await.unwrap().is_ok());
         check_legal(&cluster);
@@ -277,7 +273,7 @@ async fn b_046_close_accepts_nothing_by_itself() {
     batch.settle(0, Acknowledge::Accept).unwrap();
     // The second fails: the handler gives up.
     drop(batch);
-    consumer.close(5 * SECOND).await.unwrap();
+    assert!(consumer.close(5 * SECOND).await.unwrap().is_ok());
     assert_eq!(accepted(&cluster, place), [0]);
     assert_eq!(available(&cluster, place), [1, 2]);
     check_legal(&cluster);
@@ -311,7 +307,7 @@ async fn b_048_outcomes_are_told_without_another_call() {
         }
     }
     assert_eq!(confirmed.len(), 15);
-    consumer.close(SECOND).await.unwrap();
+    assert!(consumer.close(SECOND).await.unwrap().is_ok());
     check_legal(&cluster);
 }
 
@@ -337,7 +333,7 @@ async fn b_112_no_request_is_sent_to_a_broker_that_throttles() {
         .max()
         .unwrap();
     assert!(longest >= 3 * SECOND && longest < 4 * SECOND, "{longest:?}");
-    consumer.close(5 * SECOND).await.unwrap();
+    assert!(consumer.close(5 * SECOND).await.unwrap().is_ok());
     assert_eq!(accepted(&cluster, place), [0]);
     check_legal(&cluster);
 }
@@ -411,7 +407,7 @@ async fn t25_restart_of_the_leader_fails_acknowledgements_visibly_and_consumptio
     assert_eq!(offsets(&again), up_to(5));
     again.accept();
     assert!(consumer.commit().await.unwrap().is_ok());
-    consumer.close(SECOND).await.unwrap();
+    assert!(consumer.close(SECOND).await.unwrap().is_ok());
     assert_eq!(accepted(&cluster, place), up_to(5));
     check_legal(&cluster);
 }
@@ -434,7 +430,7 @@ async fn locks_are_renewed_while_a_handler_holds_a_batch_for_three_lock_times() 
     assert!(consumer.commit().await.unwrap().is_ok());
     assert_eq!(accepted(&cluster, place), up_to(5));
     assert!(consumer.metrics().records_renewed >= 25);
-    consumer.close(SECOND).await.unwrap();
+    assert!(consumer.close(SECOND).await.unwrap().is_ok());
     check_legal(&cluster);
 }
 
@@ -456,7 +452,7 @@ async fn refusal_of_renewal_wakes_whoever_waits_for_it() {
     // What is done before the lock ends still counts.
     batch.accept();
     assert!(consumer.commit().await.unwrap().is_ok());
-    consumer.close(SECOND).await.unwrap();
+    assert!(consumer.close(SECOND).await.unwrap().is_ok());
     check_legal(&cluster);
 }
 
@@ -478,7 +474,7 @@ async fn dropped_batch_comes_again_after_a_delay_that_doubles() {
         assert_eq!(offsets(&batch), up_to(5));
     }
     batch.accept();
-    consumer.close(SECOND).await.unwrap();
+    assert!(consumer.close(SECOND).await.unwrap().is_ok());
     assert_eq!(accepted(&cluster, place), up_to(5));
     check_legal(&cluster);
 }
@@ -494,7 +490,7 @@ async fn pause_acquires_nothing_and_resume_goes_on() {
     assert_eq!(available(&cluster, place), up_to(5));
     consumer.resume();
     next(&mut consumer).await.accept();
-    consumer.close(SECOND).await.unwrap();
+    assert!(consumer.close(SECOND).await.unwrap().is_ok());
     assert_eq!(accepted(&cluster, place), up_to(5));
     check_legal(&cluster);
 }
@@ -566,7 +562,7 @@ async fn transaction_markers_are_settled_although_nothing_is_delivered() {
     assert!(timeout(5 * SECOND, consumer.poll()).await.is_err());
     cluster.model(|model| assert_eq!(model.start_offset(place), 5));
     assert_eq!(consumer.metrics().gaps, 5);
-    consumer.close(SECOND).await.unwrap();
+    assert!(consumer.close(SECOND).await.unwrap().is_ok());
     check_legal(&cluster);
 }
 
@@ -593,8 +589,8 @@ async fn t3_second_member_takes_nothing_away_from_the_first() {
         assert_eq!(accepted(&cluster, *place), up_to(50));
     }
     assert_eq!(second.metrics().records_acquired, 0);
-    first.close(SECOND).await.unwrap();
-    second.close(SECOND).await.unwrap();
+    assert!(first.close(SECOND).await.unwrap().is_ok());
+    assert!(second.close(SECOND).await.unwrap().is_ok());
     check_legal(&cluster);
 }
 
@@ -611,7 +607,7 @@ async fn b_032_commit_with_a_record_in_hand_waits_for_no_long_poll() {
         assert!(consumer.commit().await.unwrap().is_ok());
         assert!(started.elapsed() < 10 * MS, "{:?}", started.elapsed());
     }
-    consumer.close(SECOND).await.unwrap();
+    assert!(consumer.close(SECOND).await.unwrap().is_ok());
     check_legal(&cluster);
 }
 
@@ -624,7 +620,7 @@ async fn idle_member_asks_about_twice_a_second() {
     sleep(60 * SECOND).await;
     let requests = cluster.arrivals().len() - before;
     assert!(requests <= 140, "{requests} requests in an idle minute");
-    consumer.close(SECOND).await.unwrap();
+    assert!(consumer.close(SECOND).await.unwrap().is_ok());
     check_legal(&cluster);
 }
 
@@ -641,7 +637,7 @@ async fn member_that_holds_records_for_long_asks_rarely() {
     // Five fetches a second, a renewal every 15 s, a heartbeat every 5 s.
     assert!(requests <= 330, "{requests} requests in a minute");
     batch.accept();
-    consumer.close(SECOND).await.unwrap();
+    assert!(consumer.close(SECOND).await.unwrap().is_ok());
     check_legal(&cluster);
 }
 
@@ -688,7 +684,7 @@ async fn an_application_that_waits_for_records_is_alive_though_a_lock_ran_out() 
     assert_eq!(again.record(0).unwrap().delivery_count, 2);
     again.accept();
     drop(forgotten);
-    consumer.close(5 * SECOND).await.unwrap();
+    assert!(consumer.close(5 * SECOND).await.unwrap().is_ok());
     assert_eq!(accepted(&cluster, place), [0]);
     check_legal(&cluster);
 }
@@ -703,7 +699,7 @@ async fn records_are_told_when_they_arrive_and_when_they_leave_unseen() {
     let in_hand = next(&mut consumer).await;
     cluster.model(|model| model.produce(place, 5));
     sleep(SECOND).await;
-    consumer.close(5 * SECOND).await.unwrap();
+    assert!(consumer.close(5 * SECOND).await.unwrap().is_ok());
     drop(in_hand);
     let (mut arrived, mut left) = (0, Vec::new());
     for event in seen.events() {
@@ -724,12 +720,12 @@ async fn records_are_told_when_they_arrive_and_when_they_leave_unseen() {
             _ => {}
         }
     }
-    assert_eq!(arrived, 15);
+    assert_eq!(arrived, 4, "few, where they are taken one by one");
     left.sort_unstable_by_key(|(first, ..)| *first);
     let unseen = ReleaseReason::Unseen;
     assert_eq!(left.remove(0), (0, 1, ReleaseReason::Closing));
     assert!(left.iter().all(|(_, _, why)| *why == unseen), "{left:?}");
-    assert_eq!(left.iter().map(|(a, b, _)| b - a + 1).sum::<i64>(), 13);
+    assert_eq!(left.iter().map(|(a, b, _)| b - a + 1).sum::<i64>(), 2);
     assert_eq!(available(&cluster, place), up_to(15));
     check_legal(&cluster);
 }
@@ -747,7 +743,7 @@ async fn an_acceptance_that_is_not_confirmed_is_counted() {
     assert!(!consumer.commit().await.unwrap().is_ok());
     assert_eq!(consumer.metrics().accepts_unconfirmed, 6);
     drop(batch);
-    consumer.close(5 * SECOND).await.unwrap();
+    assert!(consumer.close(5 * SECOND).await.unwrap().is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -756,7 +752,7 @@ async fn a_problem_is_shown_until_it_is_over() {
     let mut consumer = open(&cluster).await;
     cluster.model(|model| model.produce(place, 1));
     next(&mut consumer).await.accept();
-    consumer.commit().await.unwrap();
+    assert!(consumer.commit().await.unwrap().is_ok());
     assert_eq!(consumer.status().problem, None);
     (1..=3).for_each(|broker| {
         cluster.set_down(BrokerId(broker), true);
@@ -768,5 +764,5 @@ async fn a_problem_is_shown_until_it_is_over() {
     (1..=3).for_each(|broker| cluster.set_down(BrokerId(broker), false));
     assert!(timeout(30 * SECOND, consumer.poll()).await.is_err());
     assert_eq!(consumer.status().problem, None);
-    consumer.close(5 * SECOND).await.unwrap();
+    assert!(consumer.close(5 * SECOND).await.unwrap().is_ok());
 }

@@ -135,7 +135,7 @@ async fn work(
     }
     handlers.shutdown().await;
     let closing = Instant::now();
-    consumer.close(10 * SECOND).await.unwrap();
+    drop(consumer.close(10 * SECOND).await.unwrap());
     assert!(closing.elapsed() <= 11 * SECOND, "{:?}", closing.elapsed());
 }
 

@@ -258,7 +258,7 @@ async fn a_batch_larger_than_a_second_read_comes_whole() {
         let (mut good, bad) = drain(&mut consumer).await;
         good.sort_unstable();
         assert_eq!((good, bad), ((0..6).collect(), vec![]));
-        consumer.close(SECOND).await.unwrap();
+        assert!(consumer.close(SECOND).await.unwrap().is_ok());
         assert_eq!(settled(&broker), all(0..6, ACCEPT));
     }
 }
@@ -435,7 +435,7 @@ async fn a_second_read_that_fails_is_tried_again() {
         fill(&broker, place, 1, 5, Compression::None);
         let mut consumer = open(&broker).await;
         assert_eq!(drain(&mut consumer).await, ((0..5).collect(), vec![]));
-        consumer.close(SECOND).await.unwrap();
+        assert!(consumer.close(SECOND).await.unwrap().is_ok());
     }
 }
 
@@ -453,7 +453,7 @@ async fn what_was_cut_and_cannot_be_read_again_is_released_later_and_comes_again
         .collect();
     assert_eq!((offsets(&batch), counts), ((0..5).collect(), vec![2; 5]));
     batch.accept();
-    consumer.close(SECOND).await.unwrap();
+    assert!(consumer.close(SECOND).await.unwrap().is_ok());
     let released = all(0..5, RELEASE).into_keys();
     let expected = released.map(|offset| (offset, vec![RELEASE, ACCEPT]));
     assert_eq!(settled(&broker), expected.collect());
@@ -487,7 +487,7 @@ async fn nothing_is_handed_out_whose_lock_was_lost_while_it_was_read_again() {
     broker.restart(sharegroup_wire::BrokerId(1));
     let (good, bad) = drain_again(&mut consumer).await;
     assert_eq!((good, bad), ((0..5).collect(), 0));
-    consumer.close(SECOND).await.unwrap();
+    assert!(consumer.close(SECOND).await.unwrap().is_ok());
     assert_eq!(settled(&broker), all(0..5, ACCEPT));
 }
 
@@ -621,7 +621,7 @@ async fn a_hole_in_what_is_read_again_is_a_gap() {
     });
     let mut consumer = open(&broker).await;
     assert_eq!(drain(&mut consumer).await, (vec![0, 3], vec![]));
-    consumer.close(SECOND).await.unwrap();
+    assert!(consumer.close(SECOND).await.unwrap().is_ok());
     let mut expected = all([0, 3], ACCEPT);
     expected.extend(all([1, 2, 4], GAP));
     assert_eq!(settled(&broker), expected);

@@ -6,14 +6,16 @@ mod paused;
 
 use paused::{ACKNOWLEDGE, API_VERSIONS, FETCH, HEARTBEAT, SECOND, builder, cluster, config};
 use sharegroup_consumer::admin::Admin;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, timeout};
 
 #[tokio::test(start_paused = true)]
 async fn a_long_poll_keeps_nothing_else_waiting() {
     let (cluster, _) = cluster(1);
     let builder = builder(&cluster).fetch_max_wait(7 * SECOND);
-    let _consumer = builder.build().await.unwrap();
-    sleep(30 * SECOND).await;
+    let mut consumer = builder.build().await.unwrap();
+    // Nothing is fetched before somebody asks.
+    let polled = timeout(30 * SECOND, consumer.poll()).await;
+    assert!(polled.is_err(), "{polled:?}");
     let admin = Admin::new(config(&cluster));
     let started = Instant::now();
     admin.list_topics().await.unwrap();

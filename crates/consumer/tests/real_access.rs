@@ -2,6 +2,7 @@
 #![cfg(feature = "tls")]
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
+mod group;
 #[path = "../../wire/tests/security/mod.rs"]
 mod security;
 
@@ -115,10 +116,7 @@ async fn b_111_missing_rights_are_told_without_a_loop_and_work_goes_on_when_they
     };
     let admin = Admin::new(config(broker.plaintext, &[]));
     admin.create_topic(TOPIC, 1, -1, &[]).await.unwrap();
-    admin
-        .set_group_config(GROUP, "share.auto.offset.reset", "earliest")
-        .await
-        .unwrap();
+    group::set_group(&admin, GROUP, &[("share.auto.offset.reset", "earliest")]).await;
     produce(&broker, 10).await;
     read(&broker, "--add", "--topic", TOPIC);
 
@@ -149,7 +147,7 @@ async fn b_111_missing_rights_are_told_without_a_loop_and_work_goes_on_when_they
     read(&broker, "--add", "--topic", TOPIC);
     consume(&mut consumer, 10).await;
     assert_paced(&watch, started, &consumer);
-    consumer.close(Duration::from_secs(10)).await.unwrap();
+    drop(consumer.close(Duration::from_secs(10)).await.unwrap());
 }
 
 /// At most one try a second, and each thing that is missing told once a minute.

@@ -5,11 +5,11 @@ mod both;
 
 use std::time::Duration;
 
-use sharegroup_consumer::TopicPartition;
 use sharegroup_consumer::admin::{
-    Admin, AdminError, ConfigSource, GroupType, LogPosition, Resource,
+    Admin, AdminError, ConfigSource, GroupType, LogOffset, LogPosition, Resource,
 };
 use sharegroup_consumer::client::ClientConfig;
+use sharegroup_consumer::{ShareConsumer, TopicPartition};
 use sharegroup_launcher::Kafka;
 use sharegroup_wire::{BrokerId, ErrorCode};
 
@@ -40,6 +40,9 @@ async fn round_trip(cluster: &Cluster) {
     assert_eq!((brokers.len(), limit.value.as_deref()), (1, Some("5")));
     log_offsets(&admin, cluster).await;
     share_group(&admin, cluster).await;
+    begun_group(&admin, cluster).await;
+    begins_at(&admin, cluster).await;
+    consumer_group(&admin, cluster).await;
 
     admin.delete_topic("orders").await.unwrap();
     let error = admin.delete_topic("orders").await.unwrap_err();
@@ -237,6 +240,115 @@ async fn share_group(admin: &Admin, cluster: &Cluster) {
         admin.share_group_offsets("nobody", None).await,
         Ok(Vec::new())
     );
+}
+
+/// Nobody has set where this group starts: without offsets it would skip what is there.
+async fn begun_group(admin: &Admin, cluster: &Cluster) {
+    let begin = async |position| {
+        admin
+            .begin_share_group("begun", &["orders", "nowhere"], position)
+            .await
+    };
+    let ends = begin(LogPosition::Latest).await.unwrap();
+    assert_eq!(ends.iter().map(|end| end.offset).sum::<i64>(), 1000);
+    assert_eq!(begin(LogPosition::Earliest).await, Ok(Vec::new()), "begun");
+    let starts: Vec<_> = ends
+        .into_iter()
+        .map(|end| LogOffset::new(end.partition, 0))
+        .collect();
+    admin
+        .alter_share_group_offsets("begun", &starts)
+        .await
+        .unwrap();
+
+    let builder = ShareConsumer::builder(cluster.bootstrap_servers()).group_id("begun");
+    let mut consumer = builder.topics(["orders"]).build().await.unwrap();
+    let batch = consumer.poll().await.unwrap().unwrap();
+    assert_eq!(batch.first_offset(), 0);
+    let error = admin.alter_share_group_offsets("begun", &starts).await;
+    let error = error.unwrap_err();
+    assert_eq!(error.code(), Some(ErrorCode::NonEmptyGroup), "{error}");
+    drop(batch);
+    drop(consumer.close(Duration::from_secs(5)).await.unwrap());
+
+    let nowhere = [LogOffset::new(TopicPartition::new("nowhere", 0), 0)];
+    let error = admin.alter_share_group_offsets("begun", &nowhere).await;
+    let error = error.unwrap_err();
+    assert_eq!(
+        error.code(),
+        Some(ErrorCode::UnknownTopicOrPartition),
+        "{error}"
+    );
+    for (group, since, first) in [("since-0", 0, 0), ("since-2100", 4_102_444_800_000, 1000)] {
+        let position = LogPosition::Since(since);
+        let begun = admin
+            .begin_share_group(group, &["orders"], position)
+            .await
+            .unwrap();
+        assert_eq!(begun.iter().map(|begun| begun.offset).sum::<i64>(), first);
+    }
+}
+
+/// As an application says it.
+async fn begins_at(admin: &Admin, cluster: &Cluster) {
+    let builder = ShareConsumer::builder(cluster.bootstrap_servers()).group_id("begins");
+    let builder = builder.topics(["orders"]).begin_at(LogPosition::Earliest);
+    let mut consumer = builder.build().await.unwrap();
+    let batch = consumer.poll().await.unwrap().unwrap();
+    assert_eq!(batch.first_offset(), 0);
+    drop(batch);
+    drop(consumer.close(Duration::from_secs(5)).await.unwrap());
+    let configs = admin.group_configs("begins").await.unwrap();
+    let start = &configs["share.auto.offset.reset"];
+    assert_eq!(
+        (start.value.as_deref(), start.is_set()),
+        (Some("earliest"), true)
+    );
+}
+
+/// Committed by who isn't a member, as Kafka's own tool sees it and does it.
+async fn consumer_group(admin: &Admin, cluster: &Cluster) {
+    let at = |partition, offset| LogOffset::new(TopicPartition::new("orders", partition), offset);
+    assert_eq!(admin.consumer_group_offsets("old").await, Ok(Vec::new()));
+    admin
+        .alter_consumer_group_offsets("old", &[at(2, 7), at(0, 0)])
+        .await
+        .unwrap();
+    let committed = admin.consumer_group_offsets("old").await;
+    assert_eq!(committed, Ok(vec![at(0, 0), at(2, 7)]));
+    let group = admin.find_group("old").await.unwrap().unwrap();
+    assert_eq!(
+        (group.group_type, group.state.as_str()),
+        (GroupType::Classic, "Empty")
+    );
+
+    let tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand";
+    let reset = "--reset-offsets --group old --topic orders:2 --to-latest --execute";
+    let reset: Vec<_> = reset.split(' ').collect();
+    cluster.tool(tool, &reset).await;
+    let committed = admin.consumer_group_offsets("old").await;
+    let ends = admin
+        .log_offsets(&[at(2, 0).partition], LogPosition::Latest)
+        .await
+        .unwrap();
+    assert_eq!(committed, Ok(vec![at(0, 0), ends[0].clone()]));
+
+    let nowhere = LogOffset::new(TopicPartition::new("nowhere", 0), 1);
+    for (group, offset, code) in [
+        ("old", nowhere, ErrorCode::UnknownTopicOrPartition),
+        ("workers", at(0, 1), ErrorCode::GroupIdNotFound),
+    ] {
+        let refused = admin.alter_consumer_group_offsets(group, &[offset]).await;
+        assert_eq!(refused.unwrap_err().code(), Some(code), "{group}");
+    }
+    // A share group commits nothing.
+    assert_eq!(
+        admin.consumer_group_offsets("workers").await,
+        Ok(Vec::new())
+    );
+    cluster.tool(tool, &["--delete", "--group", "old"]).await;
+    assert_eq!(admin.find_group("old").await, Ok(None));
+    assert_eq!(admin.consumer_group_offsets("old").await, Ok(Vec::new()));
 }
 
 #[tokio::test]

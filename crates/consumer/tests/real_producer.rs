@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod both;
+mod group;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,8 +28,7 @@ fn client(servers: &str) -> ClientConfig {
 /// Reads so many records as lines `Partition:p<tab>headers<tab>key<tab>value`.
 async fn read_back(tools: &Tools, servers: &str, topic: &str, count: usize) -> Vec<String> {
     let admin = Admin::new(client(servers));
-    let from = ("share.auto.offset.reset", "earliest");
-    admin.set_group_config(topic, from.0, from.1).await.unwrap();
+    group::set_group(&admin, topic, &[("share.auto.offset.reset", "earliest")]).await;
     let count = count.to_string();
     let mut arguments = vec!["--topic", topic, "--group", topic];
     arguments.extend(["--max-messages", &count, "--timeout-ms", "30000"]);

@@ -8,6 +8,7 @@
 )]
 
 mod both;
+mod group;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,6 +29,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
 use both::{Cluster, on_both};
+use group::set_group;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -151,8 +153,7 @@ async fn fill(cluster: &Cluster, topic: &str, batches: i64, compression: Compres
     let client = || ClientConfig::new(cluster.bootstrap_servers()).unwrap();
     let admin = Admin::new(client());
     admin.create_topic(topic, 1, -1, &[]).await.unwrap();
-    let (key, start) = ("share.auto.offset.reset", "earliest");
-    admin.set_group_config(topic, key, start).await.unwrap();
+    set_group(&admin, topic, &[("share.auto.offset.reset", "earliest")]).await;
     let mut config = ProducerConfig::new(client());
     config.compression = compression;
     let producer = Producer::new(config);
@@ -207,7 +208,7 @@ async fn close(mut consumer: ShareConsumer, cluster: &Cluster, topic: &str) {
     let mut other = open(cluster, topic, Arc::new(TcpConnector::default())).await;
     let polled = timeout(3 * SECOND, other.poll()).await;
     assert!(polled.is_err(), "{polled:?}");
-    other.close(10 * SECOND).await.unwrap();
+    drop(other.close(10 * SECOND).await.unwrap());
 }
 
 async fn damaged_on_one_link(cluster: &Cluster, topic: &str, damage: Damage, codec: Compression) {

@@ -2,6 +2,7 @@
 #![cfg(feature = "tls")]
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
+mod group;
 #[path = "../../wire/tests/security/mod.rs"]
 mod security;
 
@@ -42,8 +43,7 @@ fn config(port: u16, keys: &[(&'static str, String)]) -> ClientConfig {
 /// A topic, and a group that begins at its start.
 async fn create(admin: &Admin, topic: &str) {
     admin.create_topic(topic, 1, -1, &[]).await.unwrap();
-    let earliest = admin.set_group_config(topic, "share.auto.offset.reset", "earliest");
-    earliest.await.unwrap();
+    group::set_group(admin, topic, &[("share.auto.offset.reset", "earliest")]).await;
 }
 
 async fn produce(config: ClientConfig, topic: &str, records: usize) {
@@ -265,5 +265,5 @@ async fn b_110_slow_consumption_outlives_the_sessions_of_its_connections() {
     println!("{connections} connections authenticated again {renewals} times");
     assert!(connections <= 3, "{connections} connections");
     assert!(renewals >= 5 * connections, "{renewals} renewals");
-    consumer.close(Duration::from_secs(10)).await.unwrap();
+    drop(consumer.close(Duration::from_secs(10)).await.unwrap());
 }

@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod both;
+mod group;
 mod transactions;
 
 use std::time::Duration;
@@ -12,6 +13,7 @@ use sharegroup_consumer::client::ClientConfig;
 use tokio::time::timeout;
 
 use both::{Cluster, on_both};
+use group::set_group;
 use transactions::Teller;
 
 const TOPIC: &str = "orders";
@@ -46,12 +48,11 @@ async fn transactions(cluster: &Cluster) {
     let admin = Admin::new(config.clone());
     admin.create_topic(TOPIC, 1, -1, &[]).await.unwrap();
     for group in ["read_uncommitted", "read_committed"] {
-        for (key, value) in [
+        let settings = [
             ("share.auto.offset.reset", "earliest"),
             ("share.isolation.level", group),
-        ] {
-            admin.set_group_config(group, key, value).await.unwrap();
-        }
+        ];
+        set_group(&admin, group, &settings).await;
     }
     let mut teller = Teller::open(cluster.bootstrap_servers(), TOPIC).await;
     for (value, committed) in [("a", true), ("b", false), ("c", true)] {

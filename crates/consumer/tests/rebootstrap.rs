@@ -157,7 +157,7 @@ async fn b_115_broker_that_comes_back_elsewhere_is_found_there_within_ten_second
     }
     produce(&config).await;
     accept_one(&mut consumer, 10 * SECOND).await;
-    consumer.close(10 * SECOND).await.unwrap();
+    drop(consumer.close(10 * SECOND).await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]

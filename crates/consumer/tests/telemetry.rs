@@ -7,6 +7,7 @@
 )]
 
 mod both;
+mod group;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -244,7 +245,7 @@ fn named(builder: ShareConsumerBuilder) -> ShareConsumerBuilder {
 }
 
 async fn close(mut consumer: ShareConsumer) -> ShareMetrics {
-    consumer.close(10 * SECOND).await.unwrap();
+    drop(consumer.close(10 * SECOND).await.unwrap());
     consumer.metrics()
 }
 
@@ -467,8 +468,7 @@ async fn where_nobody_wants_metrics_the_client_works_and_stays_quiet() {
         let config = ClientConfig::new(cluster.bootstrap_servers()).unwrap();
         let admin = sharegroup_consumer::admin::Admin::new(config.clone());
         admin.create_topic("orders", 1, -1, &[]).await.unwrap();
-        let earliest = admin.set_group_config("orders", "share.auto.offset.reset", "earliest");
-        earliest.await.unwrap();
+        group::set_group(&admin, "orders", &[("share.auto.offset.reset", "earliest")]).await;
         let producer = Producer::new(ProducerConfig::new(config.clone()));
         let sent = producer.send(ProducerRecord::new("orders").value("v"));
         sent.await.unwrap().await.unwrap();

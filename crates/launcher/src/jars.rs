@@ -41,9 +41,27 @@ impl Jars {
         let _lock = jars.lock("fetch.lock")?;
         // Another process may have fetched them while this one waited for the lock.
         if !jars.lib().is_dir() {
-            jars.fetch_with(&mvn)?;
+            jars.fetch_with(&mvn, &pom_of(version), &jars.lib())?;
         }
         Ok(jars)
+    }
+
+    /// The folder with one more jar of Kafka's, `artifact`, alone: as a plugin folder has it.
+    pub(crate) fn fetch_plugin(&self, artifact: &str) -> Result<PathBuf, LaunchError> {
+        let folder = self.dir.join("plugins").join(artifact);
+        let mvn = find_program("mvn").ok_or_else(|| LaunchError::MavenMissing {
+            version: self.version.clone(),
+            lib: folder.clone(),
+        });
+        let _lock = self.lock("fetch.lock")?;
+        if !folder.is_dir() {
+            let plugins = self.dir.join("plugins");
+            fs::create_dir_all(&plugins).map_err(LaunchError::io("creating", &plugins))?;
+            let pom = include_str!("../templates/plugin.xml").replace("@ARTIFACT@", artifact);
+            let pom = pom.replace("@VERSION@", &self.version);
+            self.fetch_with(&mvn?, &pom, &folder)?;
+        }
+        Ok(folder)
     }
 
     #[cfg(test)]
@@ -92,8 +110,9 @@ impl Jars {
         self.dir.join("lib")
     }
 
-    /// Fetches into a folder beside `lib` and renames it: `lib` is either whole or not there.
-    fn fetch_with(&self, mvn: &Path) -> Result<(), LaunchError> {
+    /// Fetches the dependencies of a project into a folder of another name and renames it: `target` is either whole or
+    /// not there.
+    fn fetch_with(&self, mvn: &Path, project: &str, target: &Path) -> Result<(), LaunchError> {
         tracing::info!(version = self.version, dir = %self.dir.display(), "Fetching the jars of Kafka with Maven.");
         let part = self.dir.join("fetching");
         // What a killed process left behind.
@@ -102,7 +121,7 @@ impl Jars {
         }
         fs::create_dir_all(&part).map_err(LaunchError::io("creating", &part))?;
         let pom = part.join("pom.xml");
-        fs::write(&pom, pom_of(&self.version)).map_err(LaunchError::io("writing", &pom))?;
+        fs::write(&pom, project).map_err(LaunchError::io("writing", &pom))?;
         let lib = part.join("lib");
         let mut command = Command::new(mvn);
         command
@@ -127,7 +146,7 @@ impl Jars {
                 output: text_of(&output),
             });
         }
-        fs::rename(&lib, self.lib()).map_err(LaunchError::io("renaming", &lib))?;
+        fs::rename(&lib, target).map_err(LaunchError::io("renaming", &lib))?;
         fs::remove_dir_all(&part).map_err(LaunchError::io("removing", &part))
     }
 }

@@ -140,6 +140,15 @@ impl Tools {
         command
     }
 
+    /// A folder with one more jar of the same version alone, such as `connect-file`: for `plugin.path` of Kafka Connect.
+    /// Fetches it when it is not in the cache yet.
+    ///
+    /// # Errors
+    /// [`LaunchError::MavenMissing`] and [`LaunchError::Fetch`], also where there is no such artifact.
+    pub fn plugin(&self, artifact: &str) -> Result<PathBuf, LaunchError> {
+        self.runtime.jars().fetch_plugin(artifact)
+    }
+
     /// Runs the main class to its end, at most two minutes. A status other than success is not an error here.
     ///
     /// A call takes one to three seconds: the JVM starts anew each time.

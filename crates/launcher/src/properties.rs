@@ -102,6 +102,7 @@ mod tests {
             "controller.quorum.voters=1@127.0.0.1:9101",
             "log.dirs=/data/1",
             "offsets.topic.replication.factor=1",
+            "log.retention.ms=-1",
         ] {
             assert!(
                 lines.iter().any(|line| line == expected),

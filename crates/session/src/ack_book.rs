@@ -40,8 +40,8 @@ pub(crate) type SentByPartition = BTreeMap<TopicPartition, Vec<SentRange>>;
 pub(crate) enum Verdict {
     /// Applied.
     Applied,
-    /// One of them was stale: none was applied.
-    Stale,
+    /// One of them was stale, for this reason: none was applied.
+    Stale(ErrorCode),
     /// Not applied; the same may work later.
     Retry,
     /// Not applied, and never will be.
@@ -53,7 +53,8 @@ impl Verdict {
     pub(crate) const fn of(error: ErrorCode) -> Self {
         match error {
             ErrorCode::None => Self::Applied,
-            ErrorCode::InvalidRecordState => Self::Stale,
+            // The latter of what another leader acquired, before this one had acquired so far.
+            ErrorCode::InvalidRecordState | ErrorCode::InvalidRequest => Self::Stale(error),
             // The share coordinator failed, or a right is missing: the lock still lives.
             ErrorCode::CoordinatorNotAvailable
             | ErrorCode::CoordinatorLoadInProgress
@@ -248,7 +249,6 @@ impl AckBook {
         let Some(acquisition) = self.acquisitions.get_mut(&id) else {
             return;
         };
-        let renewed = acquisition.renew_at.is_some() || acquisition.renewing;
         let partition = acquisition.partition;
         acquisition.change(first, last, |segment| {
             let is_last = delivery_count_limit.is_some_and(|limit| segment.delivery_count >= limit);
@@ -263,11 +263,8 @@ impl AckBook {
                 }));
                 return Some(segment);
             }
-            let mut release_at = now + drop_delay(segment.delivery_count);
-            if !renewed {
-                release_at = release_at.min(segment.deadline - 10 * LOCK_MARGIN);
-            }
             let state = if segment.state == State::Held {
+                let release_at = now + drop_delay(segment.delivery_count);
                 State::Delayed { release_at }
             } else {
                 segment.state
@@ -435,7 +432,12 @@ impl AckBook {
                 self.retries.insert(partition, Retry { at, backoff });
                 self.send_again(ranges, 0);
             }
-            Verdict::Stale => self.halve(ranges),
+            Verdict::Stale(why) => {
+                if why == ErrorCode::InvalidRequest {
+                    self.past_the_end_of(partition, ranges);
+                }
+                self.halve(ranges, why);
+            }
         }
         if self.last_group > 0 && !self.acquisitions.values().any(has_suspects) {
             self.last_group = 0;
@@ -443,17 +445,49 @@ impl AckBook {
     }
 
     /// One of these is stale: each half is tried alone.
-    fn halve(&mut self, ranges: &[SentRange]) {
+    fn halve(&mut self, ranges: &[SentRange], why: ErrorCode) {
         let sizes = ranges.iter().map(|range| offsets(range.first, range.last));
         let total = sizes.sum::<u64>();
         if total == 1 {
-            let stale = AckFailure::Broker(ErrorCode::InvalidRecordState);
-            return self.finish(ranges, |_| Err(stale));
+            return self.finish(ranges, |_| Err(AckFailure::Broker(why)));
         }
         let (left, right) = halves(ranges, total / 2);
         for half in [left, right] {
             self.last_group += 1;
             self.send_again(&half, self.last_group);
+        }
+    }
+
+    /// The leader answered INVALID_REQUEST: it has acquired nothing from the last of these on. What was acquired of
+    /// that before was another leader's.
+    fn past_the_end_of(&mut self, partition: TopicPartition, ranges: &[SentRange]) {
+        let why = AckFailure::Broker(ErrorCode::InvalidRequest);
+        let (Some(newest), Some(range)) = (
+            ranges.iter().map(|range| range.acquisition).max(),
+            ranges.iter().max_by_key(|range| range.last),
+        ) else {
+            return;
+        };
+        let last = SentRange {
+            first: range.last,
+            ..*range
+        };
+        self.finish(&[last], |_| Err(why));
+        self.past_the_end(partition, newest, range.last);
+    }
+
+    /// Loses what was acquired of a partition from this offset on, by this acquisition and older ones.
+    pub(crate) fn past_the_end(
+        &mut self,
+        partition: TopicPartition,
+        newest: AcquisitionId,
+        first: i64,
+    ) {
+        let why = AckFailure::Broker(ErrorCode::InvalidRequest);
+        let older = self.acquisitions.range(..=newest);
+        let of_partition = older.filter(|(_, acquisition)| acquisition.partition == partition);
+        for id in of_partition.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.lose(id, first, i64::MAX, why, |_| true);
         }
     }
 
@@ -663,12 +697,10 @@ impl AckBook {
                 acquisition
                     .segments()
                     .iter()
-                    .filter_map(|segment| match segment.state {
-                        State::Delayed { release_at } if release_at <= now => {
-                            Some((id, segment.first, segment.last))
-                        }
-                        _ => None,
-                    }),
+                    .filter(|segment| {
+                        release_time(acquisition, segment).is_some_and(|at| at <= now)
+                    })
+                    .map(|segment| (id, segment.first, segment.last)),
             );
         }
         for (id, first, last) in &due {
@@ -680,17 +712,27 @@ impl AckBook {
 
     /// When [`pass_time`](Self::pass_time) has something to do next.
     pub(crate) fn next_time(&self) -> Option<Instant> {
-        let segments = self.acquisitions.values().flat_map(Acquisition::segments);
-        segments
-            .filter_map(|segment| match segment.state {
-                State::Sent { .. } => None,
-                State::Delayed { release_at } => {
-                    Some(release_at.min(segment.deadline - LOCK_MARGIN))
-                }
-                _ => Some(segment.deadline - LOCK_MARGIN),
-            })
-            .min()
+        let times = |acquisition: &'_ Acquisition| {
+            let segments = acquisition.segments().iter();
+            let unsent = segments.filter(|segment| !matches!(segment.state, State::Sent { .. }));
+            let times = unsent.map(|segment| {
+                let end = segment.deadline - LOCK_MARGIN;
+                release_time(acquisition, segment).map_or(end, |at| at.min(end))
+            });
+            times.min()
+        };
+        self.acquisitions.values().filter_map(times).min()
     }
+}
+
+/// When a dropped record is released: after its delay, or before the end of a lock that nothing renews.
+fn release_time(acquisition: &Acquisition, segment: &Segment) -> Option<Instant> {
+    let State::Delayed { release_at } = segment.state else {
+        return None;
+    };
+    let renews = acquisition.renew_at.is_some() || acquisition.renewing;
+    let end = (!renews).then(|| segment.deadline - 10 * LOCK_MARGIN);
+    Some(end.map_or(release_at, |end| release_at.min(end)))
 }
 
 fn has_suspects(acquisition: &Acquisition) -> bool {

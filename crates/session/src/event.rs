@@ -340,6 +340,16 @@ pub enum Warning {
         /// Why.
         detail: String,
     },
+    /// A lock that can't be renewed ended before its records were settled: they come again, until their deliveries
+    /// are used up.
+    #[error(
+        "a lock of {} ended before its records were settled, and it can't be renewed: they are delivered again until their deliveries are used up; set a longer share.record.lock.duration.ms on the group, or share.renew.acknowledge.enable=true",
+        show(*.lock)
+    )]
+    LockTooShort {
+        /// The group's lock duration.
+        lock: Duration,
+    },
     /// The member was out of the group and joins again.
     #[error("member is joining again: {0}")]
     Rejoining(ErrorCode),

@@ -6,6 +6,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::limits::HOLDING_PACE_MAX;
+
 /// Where things stand with one leader.
 #[derive(Debug, Clone)]
 pub(crate) struct Situation {
@@ -44,7 +46,7 @@ pub(crate) struct Situation {
     pub(crate) muted_until: Instant,
     /// No fetch before, after an error.
     pub(crate) backoff_until: Instant,
-    /// No fetch before while something is held or the leaders take turns, after an empty one.
+    /// No fetch before while something is held, the leaders take turns or long polls are short, after an empty one.
     pub(crate) pace_until: Instant,
     /// Longest long poll.
     pub(crate) wait_max: Duration,
@@ -90,20 +92,17 @@ pub(crate) fn plan(situation: &Situation) -> Plan {
     if open && due(situation.renew_due) {
         return Plan::Renew;
     }
-    if open && due(situation.pending_due) && !situation.pending_rides {
+    // Acknowledgements of partitions that left go alone and first: on a fetch they would join the session
+    // again, for good (peers.md R9).
+    let alone = open && pending > 0 && !situation.pending_rides;
+    if alone && due(situation.pending_due) {
         return Plan::Acknowledge;
     }
-    if let Some(plan) = plan_fetch(situation) {
-        return plan;
+    if let Some(fetch) = plan_fetch(situation) {
+        return if alone { Plan::Acknowledge } else { fetch };
     }
     if open && due(situation.pending_due) {
         return Plan::Acknowledge;
-    }
-    if open && situation.changed && now >= situation.backoff_until {
-        return Plan::Fetch {
-            wait: Duration::ZERO,
-            records_max: 0,
-        };
     }
     Plan::Wait(next(situation))
 }
@@ -114,7 +113,9 @@ fn wants_fetch(situation: &Situation) -> bool {
 }
 
 fn fetch_at(situation: &Situation) -> Instant {
-    if situation.held > 0 || situation.blocked > 0 || situation.crowded {
+    // Without a long poll nothing else slows an idle member down.
+    let parks = situation.wait_max >= HOLDING_PACE_MAX && !situation.crowded;
+    if situation.held > 0 || situation.blocked > 0 || !parks {
         situation.backoff_until.max(situation.pace_until)
     } else {
         situation.backoff_until
@@ -122,23 +123,24 @@ fn fetch_at(situation: &Situation) -> Instant {
 }
 
 fn plan_fetch(situation: &Situation) -> Option<Plan> {
-    if !wants_fetch(situation) || situation.now < fetch_at(situation) {
-        return None;
+    let now = situation.now;
+    if wants_fetch(situation) && now >= fetch_at(situation) {
+        let idle = situation.held == 0 && situation.pending == 0 && situation.blocked == 0;
+        let wait = if idle && !situation.crowded {
+            situation.wait_max
+        } else {
+            Duration::ZERO
+        };
+        return Some(Plan::Fetch {
+            wait,
+            records_max: situation.credit,
+        });
     }
-    if situation.pending > 0 && !situation.pending_rides {
-        // Acknowledgements of partitions that left: alone and first, or they would join the session
-        // again (peers.md R9).
-        return situation.open.then_some(Plan::Acknowledge);
-    }
-    let idle = situation.held == 0 && situation.pending == 0 && situation.blocked == 0;
-    let wait = if idle && !situation.crowded {
-        situation.wait_max
-    } else {
-        Duration::ZERO
-    };
-    Some(Plan::Fetch {
-        wait,
-        records_max: situation.credit,
+    // Only tells which partitions belong to the session.
+    let tells = situation.open && situation.changed && now >= situation.backoff_until;
+    tells.then_some(Plan::Fetch {
+        wait: Duration::ZERO,
+        records_max: 0,
     })
 }
 
@@ -214,6 +216,17 @@ mod tests {
                 records_max: 1000
             }
         );
+    }
+
+    #[test]
+    fn without_long_polls_an_idle_member_is_paced() {
+        let pace_until = idle().now + Duration::from_millis(50);
+        let short = Situation {
+            wait_max: Duration::ZERO,
+            pace_until,
+            ..idle()
+        };
+        assert_eq!(plan(&short), Plan::Wait(Some(pace_until)));
     }
 
     #[test]
@@ -296,13 +309,35 @@ mod tests {
 
     #[test]
     fn acknowledgements_of_partitions_that_left_never_ride_on_a_fetch() {
-        let situation = Situation {
+        let now = idle().now;
+        let later = now + Duration::from_secs(1);
+        let pending = Situation {
             pending: 1,
             pending_rides: false,
-            pending_due: Some(idle().now),
             ..idle()
         };
-        assert_eq!(plan(&situation), Plan::Acknowledge);
+        let due = Situation {
+            pending_due: Some(now),
+            ..pending.clone()
+        };
+        assert_eq!(plan(&due), Plan::Acknowledge);
+        for bits in 0..64_u32 {
+            let is = |bit: u32| bits & 1 << bit != 0;
+            let situation = Situation {
+                paused: is(0),
+                assigned: is(1),
+                changed: is(2),
+                credit: if is(3) { 1000 } else { 0 },
+                held: u64::from(is(4)),
+                pending_due: Some(if is(5) { now } else { later }),
+                ..pending.clone()
+            };
+            let plan = plan(&situation);
+            assert!(
+                !matches!(plan, Plan::Fetch { .. }),
+                "{situation:?}: {plan:?}"
+            );
+        }
     }
 
     #[test]

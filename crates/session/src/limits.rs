@@ -49,7 +49,14 @@ pub const METADATA_AGE_MAX: Duration = Duration::from_secs(300);
 /// Heartbeat interval until the coordinator has named one.
 pub const HEARTBEAT_INTERVAL_DEFAULT: Duration = Duration::from_secs(5);
 
-/// After a refusal renewal is tried again: an operator may have turned it on meanwhile.
+/// Shortest heartbeat interval that a coordinator may name; below the shortest that Kafka lets anybody set in earnest.
+pub const HEARTBEAT_INTERVAL_MIN: Duration = Duration::from_millis(100);
+
+/// Longest quota delay that is obeyed (KIP-219): longer ones are a broker's mistake, and locks end meanwhile.
+pub const THROTTLE_MAX: Duration = Duration::from_secs(60);
+
+/// Longest pause after which refused renewals are tried again (an operator may have turned them on
+/// meanwhile): the first takes a quarter of a lock, each further one twice as long.
 pub const RENEWAL_REFUSED_FOR: Duration = Duration::from_secs(60);
 
 /// Pause between heartbeats of a member that has joined and has no partitions yet. Measured on

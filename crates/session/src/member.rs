@@ -14,7 +14,8 @@ use sharegroup_wire::{ErrorCode, MemberEpoch};
 
 use crate::event::{FatalError, MemberState, Warning};
 use crate::limits::{
-    EARLY_HEARTBEAT_PAUSE, EARLY_HEARTBEATS_MAX, HEARTBEAT_INTERVAL_DEFAULT, UNAUTHORIZED_BACKOFF,
+    EARLY_HEARTBEAT_PAUSE, EARLY_HEARTBEATS_MAX, HEARTBEAT_INTERVAL_DEFAULT,
+    HEARTBEAT_INTERVAL_MIN, THROTTLE_MAX, UNAUTHORIZED_BACKOFF,
 };
 
 /// What the answer to a heartbeat leads to.
@@ -40,7 +41,10 @@ pub(crate) enum Heartbeat {
 /// The heartbeat that waits for its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sent {
-    Beat,
+    /// With all fields, or with those that changed.
+    Beat {
+        full: bool,
+    },
     Leave,
 }
 
@@ -139,9 +143,13 @@ impl Member {
             return None;
         }
         let leaving = self.state == MemberState::Leaving;
-        self.in_flight = Some(if leaving { Sent::Leave } else { Sent::Beat });
         // What changes while it is on its way goes with the next one.
         let full = std::mem::take(&mut self.full) && !leaving;
+        self.in_flight = Some(if leaving {
+            Sent::Leave
+        } else {
+            Sent::Beat { full }
+        });
         Some(ShareGroupHeartbeatRequest {
             group_id: self.group_id.clone(),
             member_id: self.member_id.clone(),
@@ -174,7 +182,7 @@ impl Member {
         retry_backoff_max: Duration,
     ) -> Heartbeat {
         let sent = self.in_flight.take();
-        if self.state == MemberState::Leaving && sent == Some(Sent::Beat) {
+        if self.state == MemberState::Leaving && matches!(sent, Some(Sent::Beat { .. })) {
             // It was on its way when we decided to go: the leave follows.
             return Heartbeat::Stable {
                 joined: false,
@@ -197,7 +205,10 @@ impl Member {
             };
         }
         match response.error_code {
-            ErrorCode::None => self.stable(now, response),
+            ErrorCode::None => {
+                let full = sent == Some(Sent::Beat { full: true });
+                self.stable(now, full, response)
+            }
             error => {
                 self.full = true;
                 self.handle_error(now, error, response, retry_backoff_max)
@@ -223,23 +234,31 @@ impl Member {
         self.early > 0
     }
 
-    fn stable(&mut self, now: Instant, response: &ShareGroupHeartbeatResponse) -> Heartbeat {
+    fn stable(
+        &mut self,
+        now: Instant,
+        full: bool,
+        response: &ShareGroupHeartbeatResponse,
+    ) -> Heartbeat {
         let joined = self.state == MemberState::Joining;
         self.state = MemberState::Stable;
         let subscribed_meanwhile = self.full;
-        // An assignment goes out once. A heartbeat that was left behind in the network may have taken it away:
-        // then the epoch is a new one, and only a heartbeat with all fields is told the assignment again.
-        self.full |= self.epoch != response.member_epoch && response.assignment.is_none();
+        // A heartbeat that was left behind in the network may come after this one: then the epoch is a new one, the
+        // subscription may be an old one, and the assignment, which goes out once, may be lost. One with all fields
+        // settles both.
+        let is_new = self.epoch != response.member_epoch;
+        self.full |= is_new && (!full || response.assignment.is_none());
         self.epoch = response.member_epoch;
         self.backoff = Duration::from_millis(100);
         if let Some(interval) = u64::try_from(response.heartbeat_interval_ms)
             .ok()
             .filter(|ms| *ms > 0)
         {
-            self.interval = Duration::from_millis(interval);
+            self.interval = Duration::from_millis(interval).max(HEARTBEAT_INTERVAL_MIN);
         }
         let throttled =
-            Duration::from_millis(u64::try_from(response.throttle_time_ms).unwrap_or(0));
+            Duration::from_millis(u64::try_from(response.throttle_time_ms).unwrap_or(0))
+                .min(THROTTLE_MAX);
         let pause = if self.waits_for_partitions(joined, response) {
             self.interval.min(EARLY_HEARTBEAT_PAUSE)
         } else {
@@ -362,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_epoch_without_an_assignment_asks_for_the_assignment() {
+    fn a_new_epoch_has_the_subscription_told_again_and_asks_for_the_assignment() {
         // The clock is only a label here.
         #[allow(clippy::disallowed_methods)]
         let mut now = Instant::now();
@@ -382,8 +401,10 @@ mod tests {
         assert!(beat(1, assignment.clone()), "the join");
         assert!(!beat(1, None));
         assert!(!beat(2, assignment.clone()));
+        assert!(beat(2, assignment.clone()), "the subscription may be old");
         assert!(!beat(3, None));
-        assert!(beat(3, assignment), "what epoch 3 assigned may be lost");
-        assert!(!beat(3, None));
+        assert!(beat(4, None), "what epoch 3 assigned may be lost");
+        assert!(beat(4, assignment), "and what epoch 4 did");
+        assert!(!beat(4, None));
     }
 }

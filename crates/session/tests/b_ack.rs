@@ -123,6 +123,42 @@ fn b_040_acknowledgement_to_an_old_leader_fails_without_a_loop_and_others_commit
 }
 
 #[test]
+fn b_040_acknowledgements_of_another_leaders_locks_fail_without_those_of_this_one() {
+    let (mut world, place) = World::with_client(2, |_| {});
+    world.cluster.produce(place, 100);
+    world.run_until_held(100);
+    world.client().core.pause();
+    world.run_for(SECOND);
+    // There and back before the client asks again; this one has acquired the first ten by now.
+    let leader = world.leader(place);
+    for to in [BrokerId(3 - leader.0), leader] {
+        world.cluster.move_leader(place, to);
+    }
+    world.cluster.settings.record_locks_max = 10;
+    world.client().core.resume();
+    world.run_until(SECOND, "the first come again", |world| {
+        world.clients[0].holdings.len() > 1
+    });
+    world.client().core.pause();
+    world.run_for(SECOND);
+    let before = acknowledge_requests(&world);
+    world.settle_all(Accept);
+    world.run_for(SECOND);
+    assert_eq!(world.clients[0].told(place, Ok(Accept)), offsets(10));
+    let past_the_end = Err(AckFailure::Broker(ErrorCode::InvalidRequest));
+    let failed = world.clients[0].told(place, past_the_end);
+    assert_eq!(failed, (10..100).collect::<Vec<_>>());
+    let requests = acknowledge_requests(&world) - before;
+    assert!(requests <= 16, "{requests} requests");
+    world.cluster.settings.record_locks_max = 2000;
+    world.client().core.resume();
+    world.run_until_held(90);
+    world.settle_all(Accept);
+    world.close(0);
+    world.check();
+}
+
+#[test]
 fn b_041_connection_that_drops_during_the_acknowledgement_is_told_and_work_goes_on() {
     for fate in [
         Fate::CutBefore,

@@ -768,3 +768,27 @@ fn a_close_that_is_given_up_says_that_the_group_was_not_left() {
         assert_eq!(not_left.count(), warnings, "{patience:?}");
     }
 }
+
+#[test]
+fn b_114_idle_connection_that_a_broker_closes_is_no_trouble_and_opened_again_on_demand() {
+    let (mut world, place) = World::with_client(1, |_| {});
+    world.cluster.produce(place, 3);
+    world.run_until_held(3);
+    world.settle_all(Accept);
+    world.run_for(SECOND);
+    world.client().core.pause();
+    world.run_for(2 * SECOND);
+    let leader = world.leader(place);
+    world.cut(0, leader);
+    world.run_for(60 * SECOND);
+    assert_eq!(world.clients[0].warnings, []);
+    world.client().core.resume();
+    world.cluster.produce(place, 2);
+    world.run_until_held(2);
+    world.settle_all(Accept);
+    world.run_for(SECOND);
+    assert_eq!(world.clients[0].told(place, Ok(Accept)).len(), 5);
+    assert_eq!(world.clients[0].warnings, []);
+    world.close(0);
+    world.check();
+}

@@ -7,15 +7,18 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
 
 use crate::config::{ConfigProblem, ConnectorConfig, KeyDef};
 use crate::error::{PutError, TaskError};
 use crate::outcome::OutcomeSender;
-use crate::record::SinkBatch;
+use crate::record::{SinkBatch, SinkRecord};
 
 /// Writes records to a target. One task is one member of the share group; its methods are never
-/// called at the same time.
+/// called at the same time. With `share.concurrency`, a task has several instances of this, which are.
 pub trait SinkTask: Send {
     /// Opens what the task needs. Called once, before the task joins the group: a task that can't
     /// start takes no records away from others.
@@ -30,7 +33,8 @@ pub trait SinkTask: Send {
         async { Ok(()) }
     }
 
-    /// Told once, before the first `put`, which topics records will come from. A share group has no
+    /// Told before the first `put` which topics records will come from: once with all of them, and with
+    /// `topics.regex` once more with each that matches later, before its first record. A share group has no
     /// partitions of a task's own, so nothing may depend on partitions.
     ///
     /// # Errors
@@ -46,7 +50,10 @@ pub trait SinkTask: Send {
     ///
     /// # Errors
     /// [`PutError::Retriable`]: called again, after a growing wait, with the records that have no
-    /// outcome or one that asks for another try. [`PutError::Fatal`]: the task fails.
+    /// outcome or one that asks for another try. [`PutError::Fatal`]: a record of the batch can't be
+    /// written. In both cases a sink that says no more than that is called again with ever smaller parts
+    /// of the batch, until the record to blame stands alone; what follows is up to `errors.tolerance`.
+    /// [`PutError::Broken`], and a panic: the task fails.
     ///
     /// # Cancel safety
     /// The future is dropped when the task must stop and the budget for that is used up: records
@@ -61,8 +68,9 @@ pub trait SinkTask: Send {
     /// never before.
     ///
     /// # Errors
-    /// [`PutError::Retriable`]: everything put since the last successful flush is put again, then
-    /// flushed again. [`PutError::Fatal`]: the task fails.
+    /// [`PutError::Retriable`] and [`PutError::Fatal`]: everything put since the last successful flush
+    /// is put again, in ever smaller parts, each flushed by itself. [`PutError::Broken`], and a panic:
+    /// the task fails.
     fn flush(&mut self) -> impl Future<Output = Result<(), PutError>> + Send {
         async { Ok(()) }
     }
@@ -164,6 +172,7 @@ pub struct TaskContext {
     pub tasks_max: u32,
     /// The share group.
     pub group_id: Arc<str>,
+    wishes: Arc<TaskWishes>,
 }
 
 impl TaskContext {
@@ -180,7 +189,132 @@ impl TaskContext {
             task_index,
             tasks_max,
             group_id: group_id.into(),
+            wishes: Arc::default(),
         }
+    }
+
+    /// Where a task reports records that it can't write.
+    #[must_use]
+    pub fn errant_records(&self) -> ErrantRecords {
+        ErrantRecords(Arc::clone(&self.wishes))
+    }
+
+    /// Asks for the acknowledgement of everything written so far: it is sent and its answer awaited
+    /// after the call that is under way, or at once where there is none.
+    pub fn request_commit(&self) {
+        self.wishes.wish(|wished| wished.commit = true);
+    }
+
+    /// Sets the next wait: until the records are put again, where the call under way fails with
+    /// [`PutError::Retriable`] and asks for no wait of its own; else until the next
+    /// [`SinkTask::tick`]. It holds once.
+    pub fn timeout(&self, timeout: Duration) {
+        self.wishes.wish(|wished| wished.timeout = Some(timeout));
+    }
+
+    /// Acquires nothing new until [`TaskContext::resume`]; what was fetched ahead is still put. The
+    /// task's state stays as it is. With `share.concurrency`, one instance that wants this holds for all of the task. A share group has no partitions of a task's own, so there is no
+    /// pausing of single ones, and no seeking.
+    pub fn pause(&self) {
+        self.wishes.wish(|wished| wished.paused = true);
+    }
+
+    /// Ends [`TaskContext::pause`].
+    pub fn resume(&self) {
+        self.wishes.wish(|wished| wished.paused = false);
+    }
+
+    pub(crate) fn wishes(&self) -> &Arc<TaskWishes> {
+        &self.wishes
+    }
+}
+
+/// Takes the records that a task can't write, whenever it finds out: in `put`, or later in `flush`.
+///
+/// A reported record counts as refused: under `errors.tolerance=all` it goes to the dead-letter topic
+/// and is settled once its letter is confirmed, under `none` the task fails naming it. Either way it
+/// is not put again.
+#[derive(Clone, Debug)]
+pub struct ErrantRecords(Arc<TaskWishes>);
+
+impl ErrantRecords {
+    /// Reports a record that was put and is not flushed yet; others are ignored.
+    pub fn report(&self, record: &SinkRecord<'_>, error: impl Into<String>) {
+        self.report_at(record.topic, record.partition, record.offset, error);
+    }
+
+    /// The same for a task that has kept the record's place alone.
+    pub fn report_at(
+        &self,
+        topic: &Arc<str>,
+        partition: i32,
+        offset: i64,
+        error: impl Into<String>,
+    ) {
+        let errant = Errant {
+            topic: Arc::clone(topic),
+            partition,
+            offset,
+            error: error.into(),
+        };
+        self.0.lock().errant.push(errant);
+    }
+}
+
+/// What a task wants of the runtime.
+#[derive(Debug, Default)]
+pub(crate) struct TaskWishes {
+    wished: Mutex<Wished>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Wished {
+    commit: bool,
+    paused: bool,
+    timeout: Option<Duration>,
+    errant: Vec<Errant>,
+}
+
+/// A record that was reported as errant.
+#[derive(Debug)]
+pub(crate) struct Errant {
+    pub(crate) topic: Arc<str>,
+    pub(crate) partition: i32,
+    pub(crate) offset: i64,
+    pub(crate) error: String,
+}
+
+impl TaskWishes {
+    pub(crate) fn take_commit(&self) -> bool {
+        std::mem::take(&mut self.lock().commit)
+    }
+
+    pub(crate) fn take_timeout(&self) -> Option<Duration> {
+        self.lock().timeout.take()
+    }
+
+    pub(crate) fn take_errant(&self) -> Vec<Errant> {
+        std::mem::take(&mut self.lock().errant)
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        self.lock().paused
+    }
+
+    /// Waits for a new wish. Cancel-safe.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    fn wish(&self, change: impl FnOnce(&mut Wished)) {
+        change(&mut self.lock());
+        self.changed.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Wished> {
+        // Each write under the lock is whole, so a poisoned lock guards good data.
+        self.wished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -200,7 +334,23 @@ pub trait Connector: Send + Sync {
     /// Everything that is wrong with the values of its own keys; empty if nothing is.
     fn validate(&self, config: &ConnectorConfig) -> Vec<ConfigProblem>;
 
-    /// Makes a task. Called once per task, after [`Connector::validate`] found nothing.
+    /// The key that says where it writes, and that place: two connectors of one sink that have the same are named in a
+    /// warning. `None`, as by default: nothing would be odd about that.
+    fn output(&self, config: &ConnectorConfig) -> Option<(&'static str, String)> {
+        let _ = config;
+        None
+    }
+
+    /// Whether a task may have several instances that write at the same time, each made by
+    /// [`Connector::task`] with the same task number, and none of them knowing of the others
+    /// (`share.concurrency`). Default no: a task may call something its own that its number names. Where a
+    /// sink says no, a configuration that asks for more than one gets a warning, and one.
+    fn is_concurrent(&self) -> bool {
+        false
+    }
+
+    /// Makes a task. Called once per task, or `share.concurrency` times for a sink that
+    /// [is concurrent](Connector::is_concurrent), after [`Connector::validate`] found nothing.
     ///
     /// # Errors
     /// What makes the configuration unusable; the task fails with that message.
@@ -274,7 +424,7 @@ fn names(connector: &dyn Connector) -> impl Iterator<Item = &'static str> {
     std::iter::once(connector.name()).chain(connector.aliases().iter().copied())
 }
 
-fn name_matches(name: &str, class: &str) -> bool {
+pub(crate) fn name_matches(name: &str, class: &str) -> bool {
     let simple = name.rsplit('.').next().unwrap_or(name);
     class == name || class == simple || simple.strip_suffix("Connector") == Some(class)
 }

@@ -18,10 +18,18 @@ pub enum PutError {
         /// Shortest wait before the next try, as the target asked for it.
         after: Option<Duration>,
     },
-    /// The target will never take them, or the task can't go on: the task fails, and the records
-    /// without an outcome are released.
+    /// The target will never take a record of them. A put of many is repeated in ever smaller parts until
+    /// that record stands alone: under `errors.tolerance=all` it goes to the dead-letter topic, under
+    /// `none` the task fails naming it. The others are written.
     #[error("{source}")]
     Fatal {
+        /// What happened.
+        source: Cause,
+    },
+    /// The task can't go on, whatever the records (its target is gone for good, its state is unsure): it
+    /// fails at once, whatever `errors.tolerance` is, and the records without an outcome are released.
+    #[error("{source}")]
+    Broken {
         /// What happened.
         source: Cause,
     },
@@ -39,6 +47,13 @@ impl PutError {
     /// A failure that another try can't overcome.
     pub fn fatal(source: impl Into<Cause>) -> Self {
         Self::Fatal {
+            source: source.into(),
+        }
+    }
+
+    /// A failure after which the task can't go on.
+    pub fn broken(source: impl Into<Cause>) -> Self {
+        Self::Broken {
             source: source.into(),
         }
     }

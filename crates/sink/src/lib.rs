@@ -2,7 +2,7 @@
 //! configuration keys, task states and life cycle (KIP-1302's share sink, in Rust).
 //!
 //! ```text
-//! poll -> (convert) -> put -> flush -> acknowledge -> commit
+//! poll -> convert -> (transform) -> put -> flush -> acknowledge -> commit
 //! ```
 //!
 //! A record is accepted only after the sink has written and flushed it. A `put` that fails is
@@ -11,7 +11,11 @@
 
 pub mod config;
 pub mod connector;
+pub mod convert;
+pub mod data;
+mod dead_letter;
 pub mod error;
+pub mod listener;
 mod loss;
 mod metrics;
 pub mod outcome;
@@ -19,8 +23,11 @@ mod policy;
 mod prepare;
 pub mod record;
 mod share;
+#[cfg(test)]
+mod simulation;
 mod source;
 mod status;
+mod subscription;
 mod task;
 #[cfg(test)]
 mod testing;
@@ -29,7 +36,7 @@ pub mod worker;
 pub use config::{ConfigProblem, ConnectorConfig, WorkerConfig};
 pub use connector::{Connector, DynSinkTask, Registry, SinkTask, TaskContext};
 pub use error::{PutError, TaskError};
-pub use metrics::TaskMetricsSnapshot;
+pub use metrics::{HistogramSnapshot, TaskMetricsSnapshot};
 pub use outcome::{Outcome, OutcomeSender, Outcomes};
 pub use record::{OwnedRecord, SinkBatch, SinkHeaders, SinkRecord};
-pub use worker::{StopReport, TaskState, Worker, WorkerOptions, WorkerStatus};
+pub use worker::{StopReport, TaskState, Worker, WorkerError, WorkerOptions, WorkerStatus};

@@ -34,7 +34,7 @@ impl LossLog {
             group = self.group_id,
             records = %batch.describe(),
             reason,
-            "Records on their last allowed delivery were not written and may be archived by the broker."
+            "Records were not written and may never be delivered again."
         );
         let records = batch.records();
         self.append(records.map(|record| {
@@ -46,6 +46,30 @@ impl LossLog {
             } = record;
             self.line(record.topic, partition, offset, delivery_count, reason)
         }));
+    }
+
+    /// Names every offset of a range whose records are not at hand.
+    pub(crate) fn name_range(&self, range: &LostRange) {
+        self.log(range);
+        self.write(range);
+    }
+
+    fn log(&self, range: &LostRange) {
+        let LostRange {
+            topic,
+            partition,
+            first_offset,
+            last_offset,
+            reason,
+            ..
+        } = range;
+        tracing::error!(
+            task = self.task,
+            group = self.group_id,
+            records = %format_args!("{topic}-{partition} offsets {first_offset}-{last_offset}"),
+            reason,
+            "Records were not accepted and may never be delivered again."
+        );
     }
 
     /// Writes the lines of a range.
@@ -147,21 +171,7 @@ impl LossQueue {
 
     /// Names a range.
     pub(crate) fn name(&self, range: LostRange) {
-        let LostRange {
-            topic,
-            partition,
-            first_offset,
-            last_offset,
-            reason,
-            ..
-        } = &range;
-        tracing::error!(
-            task = self.log.task,
-            group = self.log.group_id,
-            records = %format_args!("{topic}-{partition} offsets {first_offset}-{last_offset}"),
-            reason,
-            "Records on their last allowed delivery were not accepted and may be archived by the broker."
-        );
+        self.log.log(&range);
         if let Some(ranges) = &self.ranges
             && ranges.try_send(range).is_err()
         {

@@ -107,6 +107,7 @@ impl Outcomes {
                 batch: batch.clone(),
                 offsets: Vec::new(),
                 slots: Vec::new(),
+                reports: 0,
             })),
         }
     }
@@ -117,6 +118,11 @@ impl Outcomes {
         OutcomeSender {
             book: Arc::clone(&self.book),
         }
+    }
+
+    /// Tells whether a `put` gets on, from any thread.
+    pub(crate) fn progress(&self) -> Progress {
+        Progress(Arc::clone(&self.book))
     }
 
     /// What was reported so far: `None` if nothing was, else one entry for each record of the
@@ -131,6 +137,19 @@ impl Outcomes {
     }
 }
 
+/// How many outcomes were reported.
+#[derive(Clone, Debug)]
+pub(crate) struct Progress(Arc<Mutex<Book>>);
+
+impl Progress {
+    pub(crate) fn reports(&self) -> u64 {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .reports
+    }
+}
+
 /// Outcomes by record. The tables are made by the first report: a task that only answers for the
 /// whole batch costs nothing here.
 #[derive(Debug)]
@@ -138,10 +157,12 @@ struct Book {
     batch: SinkBatch,
     offsets: Vec<i64>,
     slots: Vec<Option<Outcome>>,
+    reports: u64,
 }
 
 impl Book {
     fn set_range(&mut self, first_offset: i64, last_offset: i64, outcome: &Outcome) {
+        self.reports += 1;
         if self.offsets.is_empty() {
             self.offsets = self.batch.records().map(|record| record.offset).collect();
         }

@@ -4,21 +4,36 @@
 //! is there already is skipped without a word, and it allows only five deliveries of a record. So
 //! what nobody has set is set here, and said: `share.auto.offset.reset` (a must), and
 //! `share.delivery.count.limit` (as far as the broker lets us). A value that somebody has set is
-//! never overwritten. Before that the group id is checked: an id that belongs to a consumer group
+//! never overwritten. Where the group begins on what is there already is written as offsets, too: a
+//! broker answers the change of a setting before it acts on it. Before that the group id is checked: an id that belongs to a consumer group
 //! can't be joined.
+
+mod from_group;
+mod net;
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use sharegroup_consumer::admin::{Admin, AdminError, GroupType};
+use sharegroup_consumer::TopicPartition;
+use sharegroup_consumer::admin::{
+    Admin, AdminError, ConfigValue, GroupType, LogOffset, LogPosition,
+};
+use sharegroup_wire::duration::from_iso;
 
-use crate::config::{ConsumerSettings, StartPosition};
+use self::from_group::{StartFromError, start_from_group};
+use self::net::{NetError, check_net};
+use crate::config::{ConnectorConfig, ConsumerSettings, StartPosition};
 
 /// What the runtime has to know about its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Prepared {
     /// Deliveries of a record that the group allows.
     pub(crate) delivery_count_limit: i16,
+    /// Records of a partition that the group locks at most (`share.partition.max.record.locks`).
+    pub(crate) record_locks_max: u32,
+    /// The group has a dead-letter topic of its own: the brokers write what is rejected to it (KIP-1191).
+    pub(crate) has_dead_letters: bool,
 }
 
 /// Why a group can't be used.
@@ -30,6 +45,11 @@ pub(crate) enum PrepareError {
          kafka-features.sh --bootstrap-server {bootstrap_servers} upgrade --feature share.version=1"
     )]
     ShareGroupsOff { bootstrap_servers: String },
+    /// The brokers are too old.
+    #[error(
+        "the brokers at {bootstrap_servers} know no share groups (KIP-932): they need Kafka 4.1 or later, with the feature share.version=1"
+    )]
+    NoShareGroups { bootstrap_servers: String },
     /// The id belongs to a group of another type.
     #[error(
         "group id {group_id} belongs to a {group_type} group (state {state}); set another share.group.id on the \
@@ -56,6 +76,17 @@ pub(crate) enum PrepareError {
         bootstrap_servers: String,
         source: AdminError,
     },
+    /// The group's own dead letters would come back to it, again and again.
+    #[error(
+        "group {group_id} has the dead-letter topic {topic} (errors.deadletterqueue.topic.name), which is among the topics of the connector; take it out of topics, or give the group another"
+    )]
+    ReadsDeadLetters { group_id: String, topic: String },
+    /// It can't begin where a consumer group stands.
+    #[error(transparent)]
+    StartFrom(#[from] StartFromError),
+    /// What it loses would not get into its dead-letter topic.
+    #[error(transparent)]
+    Net(#[from] NetError),
     /// The cluster could not be asked.
     #[error(transparent)]
     Admin(#[from] AdminError),
@@ -71,10 +102,21 @@ pub(crate) struct Setting {
 
 type Settings = BTreeMap<String, Setting>;
 
+fn settings_of(configs: BTreeMap<String, ConfigValue>) -> Settings {
+    let setting = |(key, config): (String, ConfigValue)| {
+        let is_set = config.is_set();
+        let value = config.value;
+        (key, Setting { value, is_set })
+    };
+    configs.into_iter().map(setting).collect()
+}
+
 /// What is asked of the cluster; a seam for tests.
 pub(crate) trait GroupAdmin: Sync {
     /// Level of the feature `share.version`.
     fn share_version(&self) -> impl Future<Output = Result<Option<i16>, AdminError>> + Send;
+    /// Whether the brokers have the APIs of share groups.
+    fn knows_share_groups(&self) -> impl Future<Output = Result<bool, AdminError>> + Send;
     /// Type and state of the group of this id, if there is one.
     fn find_group(
         &self,
@@ -92,16 +134,53 @@ pub(crate) trait GroupAdmin: Sync {
         key: &str,
         value: &str,
     ) -> impl Future<Output = Result<(), AdminError>> + Send;
+    /// A topic's configuration; `None` = there is no such topic.
+    fn topic_configs(
+        &self,
+        topic: &str,
+    ) -> impl Future<Output = Result<Option<Settings>, AdminError>> + Send;
     /// Values of one key of the brokers' own configurations.
     fn broker_values(
         &self,
         key: &str,
     ) -> impl Future<Output = Result<Vec<String>, AdminError>> + Send;
+    /// Makes a group without members begin here on those partitions that it hasn't begun to read.
+    fn begin(
+        &self,
+        group_id: &str,
+        topics: &[String],
+        position: LogPosition,
+    ) -> impl Future<Output = Result<(), AdminError>> + Send;
+    /// Where the share group stands on the partitions that it has begun.
+    fn begun(
+        &self,
+        group_id: &str,
+    ) -> impl Future<Output = Result<BTreeMap<TopicPartition, i64>, AdminError>> + Send;
+    /// What a consumer group has committed.
+    fn committed(
+        &self,
+        group_id: &str,
+    ) -> impl Future<Output = Result<Vec<LogOffset>, AdminError>> + Send;
+    /// The partitions of topics; one that doesn't exist has none.
+    fn partitions(
+        &self,
+        topics: &[String],
+    ) -> impl Future<Output = Result<Vec<TopicPartition>, AdminError>> + Send;
+    /// Makes a share group without members begin at these offsets.
+    fn begin_at(
+        &self,
+        group_id: &str,
+        offsets: &[LogOffset],
+    ) -> impl Future<Output = Result<(), AdminError>> + Send;
 }
 
 impl GroupAdmin for Admin {
     async fn share_version(&self) -> Result<Option<i16>, AdminError> {
         Self::share_version(self).await
+    }
+
+    async fn knows_share_groups(&self) -> Result<bool, AdminError> {
+        Self::knows_share_groups(self).await
     }
 
     async fn find_group(&self, group_id: &str) -> Result<Option<(GroupType, String)>, AdminError> {
@@ -110,18 +189,14 @@ impl GroupAdmin for Admin {
     }
 
     async fn group_configs(&self, group_id: &str) -> Result<Settings, AdminError> {
-        let configs = Self::group_configs(self, group_id).await?;
-        let setting = |(key, config): (String, sharegroup_consumer::admin::ConfigValue)| {
-            let is_set = config.is_set();
-            (
-                key,
-                Setting {
-                    value: config.value,
-                    is_set,
-                },
-            )
-        };
-        Ok(configs.into_iter().map(setting).collect())
+        Ok(settings_of(Self::group_configs(self, group_id).await?))
+    }
+
+    async fn topic_configs(&self, topic: &str) -> Result<Option<Settings>, AdminError> {
+        if self.find_topic(topic).await?.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(settings_of(Self::topic_configs(self, topic).await?)))
     }
 
     async fn set_group_config(
@@ -140,13 +215,62 @@ impl GroupAdmin for Admin {
             .filter_map(|mut configs| configs.remove(key)?.value)
             .collect())
     }
+
+    async fn begin(
+        &self,
+        group_id: &str,
+        topics: &[String],
+        position: LogPosition,
+    ) -> Result<(), AdminError> {
+        let topics: Vec<_> = topics.iter().map(String::as_str).collect();
+        let begun = self.begin_share_group(group_id, &topics, position).await?;
+        for LogOffset {
+            partition, offset, ..
+        } in begun
+        {
+            tracing::debug!(group = group_id, %partition, offset, "The group begins here.");
+        }
+        Ok(())
+    }
+
+    async fn begun(&self, group_id: &str) -> Result<BTreeMap<TopicPartition, i64>, AdminError> {
+        let offsets = self.share_group_offsets(group_id, None).await?;
+        let begun = offsets.into_iter().filter_map(|stands| {
+            let partition = TopicPartition::new(stands.topic, stands.partition);
+            Some((partition, stands.start_offset?))
+        });
+        Ok(begun.collect())
+    }
+
+    async fn committed(&self, group_id: &str) -> Result<Vec<LogOffset>, AdminError> {
+        self.consumer_group_offsets(group_id).await
+    }
+
+    async fn partitions(&self, topics: &[String]) -> Result<Vec<TopicPartition>, AdminError> {
+        let mut partitions = Vec::new();
+        for name in topics {
+            let found = self.find_topic(name).await?;
+            let described = found.into_iter().flat_map(|topic| topic.partitions);
+            partitions.extend(
+                described.map(|partition| TopicPartition::new(name.as_str(), partition.partition)),
+            );
+        }
+        Ok(partitions)
+    }
+
+    async fn begin_at(&self, group_id: &str, offsets: &[LogOffset]) -> Result<(), AdminError> {
+        self.alter_share_group_offsets(group_id, offsets).await
+    }
 }
 
 /// Checks the group id and sets what nobody has set.
 pub(crate) async fn prepare(
     admin: &impl GroupAdmin,
-    settings: &ConsumerSettings,
+    connector: &ConnectorConfig,
+    topics: &[String],
 ) -> Result<Prepared, PrepareError> {
+    let settings = &connector.consumer;
+    let net = connector.delivery.dead_letter_net_topic.as_deref();
     let group_id = &settings.group_id;
     let bootstrap_servers = &settings.bootstrap_servers;
     // No level at all may be a 4.1 broker with its own switch: the join will tell.
@@ -154,32 +278,76 @@ pub(crate) async fn prepare(
         let bootstrap_servers = bootstrap_servers.clone();
         return Err(PrepareError::ShareGroupsOff { bootstrap_servers });
     }
+    if !admin.knows_share_groups().await? {
+        let bootstrap_servers = bootstrap_servers.clone();
+        return Err(PrepareError::NoShareGroups { bootstrap_servers });
+    }
     check_type(admin, settings).await?;
-    let configs = match admin.group_configs(group_id).await {
-        Ok(configs) => configs,
-        Err(source) if settings.prepare && settings.start_position != StartPosition::Broker => {
-            return Err(PrepareError::StartPosition {
-                group_id: group_id.clone(),
-                what: "read",
-                value: settings.start_position.group_value().unwrap_or_default(),
-                bootstrap_servers: bootstrap_servers.clone(),
-                source,
-            });
-        }
-        Err(error) => {
-            tracing::warn!(group = group_id, %error, "The group's settings can't be read.");
-            BTreeMap::new()
-        }
-    };
+    let configs = read_settings(admin, connector).await?;
+    if let Some(topic) = net {
+        check_net(admin, settings, &configs, topic).await?;
+    }
     if settings.prepare {
         set_start_position(admin, settings, &configs).await?;
+    }
+    // Before those without a commit are begun.
+    if let Some(from) = &settings.start_from_group
+        && !topics.is_empty()
+    {
+        start_from_group(admin, settings, from, topics).await?;
+    }
+    if settings.prepare {
+        begin(admin, settings, &configs, topics).await?;
     }
     warn_about_start(settings, &configs);
     warn_about_renewal(group_id, &configs);
     let limit = delivery_count_limit(admin, settings, &configs).await;
+    let letters = configs.get(LETTERS).and_then(|set| set.value.as_deref());
+    let letters = letters.filter(|topic| !topic.is_empty());
+    if let Some(topic) = letters.filter(|topic| topics.iter().any(|read| read == topic)) {
+        return Err(PrepareError::ReadsDeadLetters {
+            group_id: group_id.clone(),
+            topic: topic.to_owned(),
+        });
+    }
     Ok(Prepared {
         delivery_count_limit: limit,
+        record_locks_max: record_locks_max(admin, &configs).await,
+        has_dead_letters: net.is_some() || letters.is_some(),
     })
+}
+
+/// The group's settings; none where they can't be read and need not be.
+async fn read_settings(
+    admin: &impl GroupAdmin,
+    connector: &ConnectorConfig,
+) -> Result<Settings, PrepareError> {
+    let settings = &connector.consumer;
+    let group_id = &settings.group_id;
+    let source = match admin.group_configs(group_id).await {
+        Ok(configs) => return Ok(configs),
+        Err(source) => source,
+    };
+    if settings.prepare && settings.start_position != StartPosition::Broker {
+        return Err(PrepareError::StartPosition {
+            group_id: group_id.clone(),
+            what: "read",
+            value: settings.start_position.group_value().unwrap_or_default(),
+            bootstrap_servers: settings.bootstrap_servers.clone(),
+            source,
+        });
+    }
+    if let Some(topic) = connector.delivery.dead_letter_net_topic.clone() {
+        let what = "the group's settings";
+        let unchecked = NetError::Unchecked {
+            topic,
+            what,
+            source,
+        };
+        return Err(unchecked.into());
+    }
+    tracing::warn!(group = group_id, error = %source, "The group's settings can't be read.");
+    Ok(Settings::new())
 }
 
 async fn check_type(
@@ -250,6 +418,49 @@ async fn set_start_position(
     Ok(())
 }
 
+/// Also where somebody else has just set the position: each worker of a group that starts comes by here. The
+/// group's own setting counts, and by default brokers begin at the end.
+async fn begin(
+    admin: &impl GroupAdmin,
+    settings: &ConsumerSettings,
+    configs: &Settings,
+    topics: &[String],
+) -> Result<(), PrepareError> {
+    let set = configs.get(START).filter(|config| config.is_set);
+    let position = match set.and_then(|config| config.value.clone()) {
+        Some(value) => Some(value),
+        None => settings.start_position.group_value(),
+    };
+    let Some(position) = position.as_deref().and_then(log_position) else {
+        return Ok(());
+    };
+    let group_id = &settings.group_id;
+    match admin.begin(group_id, topics, position).await {
+        Err(error) if !error.is_retriable() && error.code().is_some() => {
+            tracing::warn!(
+                group = group_id,
+                %error,
+                "Where the group begins can't be written; its share.auto.offset.reset applies, which brokers may not act on yet."
+            );
+            Ok(())
+        }
+        begun => Ok(begun?),
+    }
+}
+
+/// Where a value of `share.auto.offset.reset` begins; `None` at the end, as brokers do anyway.
+fn log_position(value: &str) -> Option<LogPosition> {
+    if value == "earliest" {
+        return Some(LogPosition::Earliest);
+    }
+    let age = from_iso(value.strip_prefix("by_duration:")?)?;
+    let since = SystemTime::now().checked_sub(age)?;
+    let since = since.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Some(LogPosition::Since(
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
+    ))
+}
+
 /// Whoever doesn't want the start position to be set is told which one applies.
 fn warn_about_start(settings: &ConsumerSettings, configs: &Settings) {
     if settings.prepare && settings.start_position != StartPosition::Broker {
@@ -266,16 +477,22 @@ fn warn_about_start(settings: &ConsumerSettings, configs: &Settings) {
 }
 
 fn warn_about_renewal(group_id: &str, configs: &Settings) {
-    let off = configs
-        .get("share.renew.acknowledge.enable")
-        .and_then(|config| config.value.as_deref())
-        .is_some_and(|value| value.eq_ignore_ascii_case("false"));
-    if off {
+    if let Some(lock) = lock_without_renewal(configs) {
         tracing::warn!(
             group = group_id,
-            "The group has share.renew.acknowledge.enable=false: a put that fails can be retried only until its records' lock ends."
+            "The group has share.renew.acknowledge.enable=false: a put can take, and one that fails be retried, only until its records' lock ends{lock}."
         );
     }
+}
+
+/// How long locks are, in words, where they can't be renewed.
+fn lock_without_renewal(configs: &Settings) -> Option<String> {
+    let value = |key| configs.get(key).and_then(|config| config.value.as_deref());
+    let renewal = value("share.renew.acknowledge.enable")?;
+    let lock = value("share.record.lock.duration.ms").and_then(|ms| ms.trim().parse().ok());
+    let lock = lock.map(Duration::from_millis);
+    let lock = lock.map_or_else(String::new, |lock| format!(", after {lock:?}"));
+    renewal.eq_ignore_ascii_case("false").then_some(lock)
 }
 
 /// Raises the limit to 10 where nobody has set it, or to the most the broker allows; the answer is
@@ -321,6 +538,20 @@ async fn delivery_count_limit(
     now
 }
 
+/// Before Kafka 4.3 it is a setting of the brokers alone; the lowest of them counts.
+async fn record_locks_max(admin: &impl GroupAdmin, configs: &Settings) -> u32 {
+    let of_group = configs.get(LOCKS).and_then(|set| set.value.clone());
+    let values = match of_group {
+        Some(value) => vec![value],
+        None => admin
+            .broker_values(LOCKS_OF_BROKER)
+            .await
+            .unwrap_or_default(),
+    };
+    let limits = values.iter().filter_map(|value| value.trim().parse().ok());
+    limits.min().unwrap_or(RECORD_LOCKS_MAX)
+}
+
 /// Before Kafka 4.3 the limit is a setting of the brokers alone. Where they differ the lowest counts:
 /// better to name a record too early than never.
 async fn delivery_count_limit_of_brokers(admin: &impl GroupAdmin) -> i16 {
@@ -342,235 +573,15 @@ async fn delivery_count_limit_of_brokers(admin: &impl GroupAdmin) -> i16 {
 const START: &str = "share.auto.offset.reset";
 const LIMIT_OF_BROKER: &str = "group.share.delivery.count.limit";
 const LIMIT: &str = "share.delivery.count.limit";
+const LETTERS: &str = "errors.deadletterqueue.topic.name";
+const LOCKS: &str = "share.partition.max.record.locks";
+const LOCKS_OF_BROKER: &str = "group.share.partition.max.record.locks";
+/// Kafka's default of it.
+const RECORD_LOCKS_MAX: u32 = 2000;
 /// What the runtime sets.
 const LIMIT_WANTED: i16 = 10;
 /// The broker's default (`group.share.delivery.count.limit`).
 const LIMIT_DEFAULT: i16 = 5;
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-
-    use sharegroup_consumer::admin::Resource;
-    use sharegroup_wire::ErrorCode;
-
-    use super::*;
-    use crate::testing;
-
-    /// A cluster with one group, that refuses what it is told to.
-    #[derive(Default)]
-    struct Fake {
-        share_version: Option<i16>,
-        group: Option<(GroupType, String)>,
-        settings: Vec<(&'static str, &'static str, bool)>,
-        unreadable: bool,
-        unwritable: bool,
-        limit_max: i16,
-        limits_of_brokers: Option<Vec<&'static str>>,
-        written: Mutex<Vec<String>>,
-    }
-
-    impl Fake {
-        fn new() -> Self {
-            Self {
-                share_version: Some(1),
-                settings: vec![(START, "latest", false), (LIMIT, "5", false)],
-                limit_max: 10,
-                ..Self::default()
-            }
-        }
-
-        fn written(&self) -> Vec<String> {
-            self.written.lock().unwrap().clone()
-        }
-    }
-
-    fn refused(code: ErrorCode) -> AdminError {
-        let resource = Resource::Group("g".to_owned());
-        AdminError::Broker {
-            operation: "DescribeConfigs",
-            resource,
-            code,
-            message: None,
-        }
-    }
-
-    impl GroupAdmin for Fake {
-        async fn share_version(&self) -> Result<Option<i16>, AdminError> {
-            Ok(self.share_version)
-        }
-
-        async fn find_group(&self, _: &str) -> Result<Option<(GroupType, String)>, AdminError> {
-            Ok(self.group.clone())
-        }
-
-        async fn group_configs(&self, _: &str) -> Result<Settings, AdminError> {
-            if self.unreadable {
-                return Err(refused(ErrorCode::GroupAuthorizationFailed));
-            }
-            let setting = |(key, value, is_set): &(&str, &str, bool)| {
-                (
-                    (*key).to_owned(),
-                    Setting {
-                        value: Some((*value).to_owned()),
-                        is_set: *is_set,
-                    },
-                )
-            };
-            Ok(self.settings.iter().map(setting).collect())
-        }
-
-        async fn set_group_config(
-            &self,
-            _: &str,
-            key: &str,
-            value: &str,
-        ) -> Result<(), AdminError> {
-            if self.unwritable {
-                return Err(refused(ErrorCode::GroupAuthorizationFailed));
-            }
-            if key == LIMIT && value.parse::<i16>().unwrap() > self.limit_max {
-                return Err(refused(ErrorCode::InvalidConfig));
-            }
-            self.written.lock().unwrap().push(format!("{key}={value}"));
-            Ok(())
-        }
-
-        async fn broker_values(&self, key: &str) -> Result<Vec<String>, AdminError> {
-            assert_eq!(key, LIMIT_OF_BROKER);
-            let limits = self.limits_of_brokers.iter().flatten();
-            match self.limits_of_brokers {
-                Some(_) => Ok(limits.map(|limit| (*limit).to_owned()).collect()),
-                None => Err(refused(ErrorCode::ClusterAuthorizationFailed)),
-            }
-        }
-    }
-
-    fn settings(lines: &str) -> ConsumerSettings {
-        testing::connector(lines).consumer
-    }
-
-    #[tokio::test]
-    async fn what_nobody_has_set_is_set() {
-        let fake = Fake::new();
-        let prepared = prepare(&fake, &settings("")).await.unwrap();
-        assert_eq!(
-            fake.written(),
-            [
-                "share.auto.offset.reset=earliest",
-                "share.delivery.count.limit=10"
-            ]
-        );
-        assert_eq!(prepared.delivery_count_limit, 10);
-        let fake = Fake::new();
-        let wanted = settings("share.auto.offset.reset=by_duration:PT1H\n");
-        prepare(&fake, &wanted).await.unwrap();
-        assert_eq!(
-            fake.written()[0],
-            "share.auto.offset.reset=by_duration:PT1H"
-        );
-    }
-
-    #[tokio::test]
-    async fn what_somebody_has_set_stays() {
-        let mut fake = Fake::new();
-        fake.settings = vec![(START, "latest", true), (LIMIT, "3", true)];
-        let prepared = prepare(&fake, &settings("")).await.unwrap();
-        assert!(fake.written().is_empty());
-        assert_eq!(prepared.delivery_count_limit, 3);
-    }
-
-    #[tokio::test]
-    async fn nothing_is_set_where_that_is_not_wanted() {
-        let fake = Fake::new();
-        let prepared = prepare(&fake, &settings("share.group.prepare=false\n"))
-            .await
-            .unwrap();
-        assert!(fake.written().is_empty());
-        assert_eq!(prepared.delivery_count_limit, 5);
-        let fake = Fake::new();
-        prepare(&fake, &settings("share.auto.offset.reset=broker\n"))
-            .await
-            .unwrap();
-        assert_eq!(fake.written(), ["share.delivery.count.limit=10"]);
-    }
-
-    #[tokio::test]
-    async fn the_delivery_limit_is_clamped_to_what_the_broker_allows() {
-        let mut fake = Fake::new();
-        fake.limit_max = 7;
-        let prepared = prepare(&fake, &settings("")).await.unwrap();
-        assert_eq!(prepared.delivery_count_limit, 7);
-    }
-
-    #[tokio::test]
-    async fn before_kafka_4_3_the_lowest_limit_of_a_broker_applies() {
-        for (of_brokers, limit) in [
-            (Some(vec!["5", "2", "10"]), 2),
-            (Some(vec![]), 5),
-            (None, 5),
-        ] {
-            let mut fake = Fake::new();
-            fake.settings.pop();
-            fake.limits_of_brokers = of_brokers;
-            let prepared = prepare(&fake, &settings("")).await.unwrap();
-            assert_eq!(fake.written(), ["share.auto.offset.reset=earliest"]);
-            assert_eq!(prepared.delivery_count_limit, limit);
-        }
-    }
-
-    #[tokio::test]
-    async fn without_the_right_to_set_the_start_the_task_fails_with_advice() {
-        for unreadable in [true, false] {
-            let mut fake = Fake::new();
-            fake.unwritable = true;
-            fake.unreadable = unreadable;
-            let error = prepare(&fake, &settings("")).await.unwrap_err().to_string();
-            for part in [
-                "connect-out",
-                "ALTER_CONFIGS",
-                "share.auto.offset.reset=broker",
-                "GROUP_AUTHORIZATION_FAILED",
-            ] {
-                assert!(error.contains(part), "{part}: {error}");
-            }
-            let broker = settings("share.auto.offset.reset=broker\n");
-            assert_eq!(
-                prepare(&fake, &broker).await.unwrap().delivery_count_limit,
-                5
-            );
-        }
-    }
-
-    #[tokio::test]
-    async fn a_group_id_of_another_type_is_refused_with_the_way_out() {
-        let mut fake = Fake::new();
-        fake.group = Some((GroupType::Consumer, "Empty".to_owned()));
-        let error = prepare(&fake, &settings("")).await.unwrap_err().to_string();
-        for part in [
-            "connect-out",
-            "consumer",
-            "Empty",
-            "share.group.id",
-            "--delete --group connect-out",
-        ] {
-            assert!(error.contains(part), "{part}: {error}");
-        }
-        assert!(fake.written().is_empty());
-        fake.group = Some((GroupType::Share, "Stable".to_owned()));
-        prepare(&fake, &settings("")).await.unwrap();
-    }
-
-    #[tokio::test]
-    async fn share_groups_that_are_off_are_named_with_the_command() {
-        let mut fake = Fake::new();
-        fake.share_version = Some(0);
-        let error = prepare(&fake, &settings("")).await.unwrap_err().to_string();
-        assert!(
-            error.contains("share.version is 0")
-                && error.contains("upgrade --feature share.version=1"),
-            "{error}"
-        );
-        assert!(error.contains("localhost:9092"), "{error}");
-    }
-}
+mod tests;

@@ -1,18 +1,22 @@
 //! What a task is given: batches of records of one partition.
 //!
 //! Keys, values and headers are slices of the fetched buffer; nothing is copied on the way to the
-//! task. A batch also knows which of its records are still to be written, so that a retry hands
-//! over the rest only.
+//! task. What converters made of them is beside the bytes, made once however often a record is put;
+//! where no record can fail in them it is made only for a task that asks. A batch also knows which of
+//! its records are still to be written, so that a retry hands over the rest only.
 
+use std::borrow::Cow;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use sharegroup_consumer::{BatchData, Record};
+use sharegroup_consumer::{BatchData, Record, TimestampType};
 use sharegroup_wire::TopicId;
 use sharegroup_wire::record::Headers;
 
-/// One record as a task sees it: raw bytes and where they came from.
+use crate::convert::{Chain, ConvertedRecord, StageError};
+
+/// One record as a task sees it: its bytes, what converters made of them, and where it came from.
 #[derive(Clone, Copy, Debug)]
 pub struct SinkRecord<'a> {
     /// Topic the record was read from.
@@ -32,6 +36,13 @@ pub struct SinkRecord<'a> {
     /// How often the group has handed out this record, this time included; at least 1.
     pub delivery_count: i16,
     raw: Raw<'a>,
+    data: DataOf<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum DataOf<'a> {
+    OnDemand(&'a Chain),
+    Ready(&'a OnceLock<ConvertedRecord>),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -41,12 +52,60 @@ enum Raw<'a> {
 }
 
 impl<'a> SinkRecord<'a> {
+    /// The record as its converters see it. Where these take all bytes it is made by this call, and costs
+    /// an allocation for each text and header.
+    #[must_use]
+    pub fn data(&self) -> Cow<'a, ConvertedRecord> {
+        let data = match self.data {
+            DataOf::Ready(data) => return self.ready(data),
+            DataOf::OnDemand(chain) => chain.run(self),
+        };
+        // INVARIANT: such a chain neither fails nor drops.
+        debug_assert!(matches!(data, Ok(Some(_))));
+        let data = data.ok().flatten();
+        Cow::Owned(data.unwrap_or_else(|| ConvertedRecord::of_bytes(self)))
+    }
+
+    /// What is put has been converted; of a record that isn't put there are the bytes.
+    fn ready(&self, data: &'a OnceLock<ConvertedRecord>) -> Cow<'a, ConvertedRecord> {
+        data.get().map_or_else(
+            || Cow::Owned(ConvertedRecord::of_bytes(self)),
+            Cow::Borrowed,
+        )
+    }
+
+    /// Whether key and value are no more than their bytes, so that [`SinkRecord::data`] has nothing to
+    /// add to them.
+    #[must_use]
+    pub const fn is_raw(&self) -> bool {
+        matches!(self.data, DataOf::OnDemand(chain) if chain.is_raw())
+    }
+
+    /// The value without a copy, where its converter makes just the text of it that its bytes are. `None`:
+    /// [`SinkRecord::data`] tells what it is.
+    #[must_use]
+    pub fn value_text(&self) -> Option<&'a str> {
+        match self.data {
+            DataOf::OnDemand(chain) => chain.text(self.value?),
+            DataOf::Ready(_) => None,
+        }
+    }
+
     /// The headers in their order, duplicates included, as key and value. A key is UTF-8 unless its
     /// producer broke the rules; a value may be null.
     pub fn headers(&self) -> SinkHeaders<'a> {
         match self.raw {
             Raw::Memory(record) => SinkHeaders(HeadersInner::Memory(record.headers.iter())),
             Raw::Fetched(record) => SinkHeaders(HeadersInner::Fetched(record.headers())),
+        }
+    }
+
+    /// Whose clock the timestamp is from: the producer's, or the broker's.
+    #[must_use]
+    pub const fn timestamp_type(&self) -> TimestampType {
+        match &self.raw {
+            Raw::Memory(_) => TimestampType::CreateTime,
+            Raw::Fetched(record) => record.timestamp_type,
         }
     }
 
@@ -117,6 +176,7 @@ pub struct OwnedRecord {
 #[derive(Clone, Debug)]
 pub struct SinkBatch {
     records: Records,
+    data: Data,
     /// Indexes of the records that belong to this batch, ascending and apart.
     selection: Arc<[Range<usize>]>,
     len: usize,
@@ -126,6 +186,14 @@ pub struct SinkBatch {
 enum Records {
     Memory(Arc<MemoryBatch>),
     Fetched(BatchData),
+}
+
+#[derive(Clone, Debug)]
+enum Data {
+    /// Nothing fails: records are converted for whoever asks.
+    OnDemand(Arc<Chain>),
+    /// By index in the fetched batch; what isn't converted yet, or failed, has none.
+    Ready(Arc<[OnceLock<ConvertedRecord>]>),
 }
 
 #[derive(Debug)]
@@ -168,9 +236,58 @@ impl SinkBatch {
     fn whole(records: Records, len: usize) -> Self {
         Self {
             records,
+            data: Data::OnDemand(Chain::raw()),
             selection: std::iter::once(0..len).collect(),
             len,
         }
+    }
+
+    /// The same batch with all of its records converted, as the task loop hands it over; for tests of
+    /// sinks. Records that a transformation drops are not in it.
+    ///
+    /// # Errors
+    /// [`StageError`] of the first record that can't be converted.
+    pub fn converted(&self, chain: &Arc<Chain>) -> Result<Self, StageError> {
+        let mut batch = self.select(self.selection.to_vec());
+        batch.prepare(chain);
+        let mut passed = Vec::with_capacity(batch.len());
+        for index in batch.indexes() {
+            if batch.convert(index, chain)? {
+                passed.push(index..index + 1);
+            }
+        }
+        Ok(batch.select(passed))
+    }
+
+    /// Prepares the batch for [`SinkBatch::convert`]; nothing of it is converted yet.
+    pub(crate) fn prepare(&mut self, chain: &Arc<Chain>) {
+        self.data = if chain.never_fails() {
+            Data::OnDemand(Arc::clone(chain))
+        } else {
+            let count = self.selection.last().map_or(0, |last| last.end);
+            Data::Ready(std::iter::repeat_with(OnceLock::new).take(count).collect())
+        };
+    }
+
+    /// Takes the record at an index of the fetched batch through the chain, unless that was done before.
+    /// `false` = a transformation dropped it.
+    ///
+    /// # Errors
+    /// [`StageError`] of the stage that failed.
+    pub(crate) fn convert(&self, index: usize, chain: &Chain) -> Result<bool, StageError> {
+        let Data::Ready(data) = &self.data else {
+            return Ok(true);
+        };
+        let (Some(data), Some(record)) = (data.get(index), self.record_at(index)) else {
+            return Ok(true);
+        };
+        if data.get().is_none() {
+            let Some(converted) = chain.run(&record)? else {
+                return Ok(false);
+            };
+            data.get_or_init(|| converted);
+        }
+        Ok(true)
     }
 
     /// Topic of all records.
@@ -261,6 +378,7 @@ impl SinkBatch {
         let len = selection.iter().map(ExactSizeIterator::len).sum();
         Self {
             records: self.records.clone(),
+            data: self.data.clone(),
             selection: Arc::from(selection),
             len,
         }
@@ -272,6 +390,10 @@ impl SinkBatch {
 
     /// The record at an index of the fetched batch.
     pub(crate) fn record_at(&self, index: usize) -> Option<SinkRecord<'_>> {
+        let converted = match &self.data {
+            Data::OnDemand(chain) => DataOf::OnDemand(chain),
+            Data::Ready(data) => DataOf::Ready(data.get(index)?),
+        };
         match &self.records {
             Records::Memory(batch) => batch.records.get(index).map(|record| SinkRecord {
                 topic: &batch.topic,
@@ -283,6 +405,7 @@ impl SinkBatch {
                 value: record.value.as_deref(),
                 delivery_count: record.delivery_count,
                 raw: Raw::Memory(record),
+                data: converted,
             }),
             Records::Fetched(data) => data.record(index).map(|record| SinkRecord {
                 topic: data.topic(),
@@ -294,6 +417,7 @@ impl SinkBatch {
                 value: record.value,
                 delivery_count: record.delivery_count,
                 raw: Raw::Fetched(record),
+                data: converted,
             }),
         }
     }

@@ -1,30 +1,37 @@
 //! The task loop's source over a real share group, and what the runtime logs of its events.
 
+mod settling;
 #[cfg(test)]
 mod tests;
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use sharegroup_consumer::admin::Admin;
 use sharegroup_consumer::error::PollError;
 use sharegroup_consumer::{
-    AckOutcome, Acknowledge, AcquireMode, AcquiredRange, LastDelivery, LockLoss, Release,
-    ShareBatch, ShareConsumer, ShareEvent, ShareObserver,
+    AckOutcome, Acknowledge, AcquireMode, AcquiredRange, CorruptBatch, LastDelivery, LockLoss,
+    LockView, Release, ShareBatch, ShareConsumer, ShareEvent, ShareObserver,
 };
 use tokio::time::Instant;
 
-use crate::config::{ConnectorConfig, ConsumerSettings};
+use self::settling::Settling;
+use crate::config::ConnectorConfig;
+use crate::dead_letter::LettersOfTask;
 use crate::loss::{LossLog, LossQueue, LossWriter, LostRange};
 use crate::policy::LockLeft;
 use crate::policy::is_last_delivery;
 use crate::prepare::{Prepared, prepare};
 use crate::record::SinkBatch;
 use crate::source::{
-    RecordSource, Settle, SourceBatch, SourceCounters, SourceError, SourceSnapshot,
+    CorruptSource, Polled, PolledBy, RecordSource, RenewalStop, Settle, SourceBatch,
+    SourceCounters, SourceError, SourceSnapshot,
 };
 use crate::status::{PartitionStatus, TaskShared};
+use crate::subscription::{Following, first_topics};
+use crate::task::{CorruptRange, DeadLetters};
 use crate::worker::{Cluster, TaskPlace};
 
 /// A Kafka cluster: prepares groups, opens members.
@@ -32,18 +39,32 @@ use crate::worker::{Cluster, TaskPlace};
 pub(crate) struct KafkaCluster {
     /// How long to wait for a broker at start.
     pub(crate) startup_timeout: Duration,
+    /// Whether members are driven on the tasks' runtime instead of their own thread: under paused time.
+    pub(crate) driver_on_current: bool,
 }
 
 impl Cluster for KafkaCluster {
     type Source = ShareSource;
 
-    async fn prepare(&self, settings: &ConsumerSettings) -> Result<Prepared, String> {
-        let mut client = settings.admin.clone();
+    async fn prepare(&self, connector: &ConnectorConfig) -> Result<Prepared, String> {
+        let mut client = connector.consumer.admin.clone();
         client.default_api_timeout = self.startup_timeout;
         let admin = Admin::new(client);
-        prepare(&admin, settings)
+        let topics = connector.subscription.resolve(&admin).await;
+        let topics = topics.map_err(|error| error.to_string())?;
+        prepare(&admin, connector, &topics)
             .await
             .map_err(|error| error.to_string())
+    }
+
+    async fn dead_letters(
+        &self,
+        connector: &ConnectorConfig,
+        task: u32,
+    ) -> Result<Option<Box<dyn DeadLetters>>, String> {
+        let admin = Admin::new(connector.consumer.admin.clone());
+        let letters = LettersOfTask::open(&admin, connector, task).await?;
+        Ok(letters.map(|letters| Box::new(letters) as Box<dyn DeadLetters>))
     }
 
     async fn open(
@@ -61,9 +82,12 @@ impl Cluster for KafkaCluster {
             group_id: settings.group_id.clone(),
             task: task.name.to_owned(),
         });
+        let settling = Arc::new(Settling::default());
+        let admin = Admin::new(settings.admin.clone());
+        let topics = first_topics(&admin, connector, &task).await?;
         let mut builder = ShareConsumer::builder_with(client)
             .group_id(&settings.group_id)
-            .topics(connector.topics.iter().map(String::as_str))
+            .topics(topics.iter().map(String::as_str))
             .max_poll_records(settings.max_poll_records)
             .acknowledge_linger(settings.acknowledge_linger)
             .acquire_mode(match settings.acquire_mode.as_deref() {
@@ -71,7 +95,7 @@ impl Cluster for KafkaCluster {
                 Some("batch_optimized") => AcquireMode::BatchOptimized,
                 _ => AcquireMode::Auto,
             })
-            // A put that fails is retried until the task stops, however long that takes.
+            // The task decides how long a record is held.
             .hold_max(None)
             // A put may take as long as it takes.
             .max_poll_interval(None)
@@ -81,14 +105,19 @@ impl Cluster for KafkaCluster {
                 task: task.name.to_owned(),
                 delivery_count_limit: task.delivery_count_limit,
                 shared: Arc::clone(task.shared),
+                settling: Arc::clone(&settling),
                 loss,
             }));
+        if self.driver_on_current {
+            builder = builder.driver_on_current();
+        }
         if let Some(rack) = &settings.client_rack {
             builder = builder.client_rack(rack);
         }
         if let Some(records) = settings.records_held_max {
             builder = builder.records_held_max(records);
         }
+        builder = builder.bytes_held_max(settings.bytes_held_max.into());
         if let Some(wait) = settings.fetch_max_wait {
             builder = builder.fetch_max_wait(wait);
         }
@@ -99,7 +128,17 @@ impl Cluster for KafkaCluster {
             builder = builder.fetch_min_bytes(bytes);
         }
         let consumer = builder.build().await.map_err(|error| error.to_string())?;
-        Ok(ShareSource { consumer, losses })
+        let known = topics.iter().map(|topic| Arc::from(topic.as_str()));
+        let known = known.collect();
+        let following = Following::start(admin, connector, topics, consumer.subscriber());
+        Ok(ShareSource {
+            consumer,
+            losses,
+            topics: known,
+            settling,
+            shared: Arc::clone(task.shared),
+            _following: following,
+        })
     }
 }
 
@@ -108,29 +147,45 @@ impl Cluster for KafkaCluster {
 pub(crate) struct ShareSource {
     consumer: ShareConsumer,
     losses: LossWriter,
+    /// Those that the member joined with.
+    topics: Vec<Arc<str>>,
+    settling: Arc<Settling>,
+    shared: Arc<TaskShared>,
+    /// With `topics.regex`.
+    _following: Option<Following>,
 }
 
 impl RecordSource for ShareSource {
-    type Batch = ShareBatch;
+    type Batch = AcquiredBatch;
+    type Corrupt = Box<CorruptBatch>;
 
-    async fn poll(&mut self) -> Result<Option<ShareBatch>, SourceError> {
-        self.consumer.poll().await.map_err(|error| match error {
-            // Records that can't be read can't be written: the task fails and releases them.
-            PollError::CorruptBatch(batch) => {
-                let text = batch.to_string();
-                batch.release();
-                SourceError(text)
-            }
-            error => SourceError(error.to_string()),
+    fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+        records_max: usize,
+    ) -> Poll<Result<Option<PolledBy<Self>>, SourceError>> {
+        Poll::Ready(match ready!(self.consumer.poll_up_to(cx, records_max)) {
+            Ok(batch) => Ok(batch.map(|batch| {
+                Polled::Batch(AcquiredBatch {
+                    batch,
+                    settling: Arc::clone(&self.settling),
+                    shared: Arc::clone(&self.shared),
+                })
+            })),
+            Err(PollError::CorruptBatch(batch)) => Ok(Some(Polled::Corrupt(batch))),
+            Err(error) => Err(SourceError(error.to_string())),
         })
     }
 
-    async fn commit(&mut self) -> Result<(), SourceError> {
+    fn commit(&mut self) -> impl Future<Output = Result<(), SourceError>> + Send + use<> {
+        let committed = self.consumer.commit();
         // What did not count is logged as an event and counted.
-        let report = self.consumer.commit().await;
-        report
-            .map(|_| ())
-            .map_err(|error| SourceError(error.to_string()))
+        async move {
+            let report = committed.await;
+            report
+                .map(|_| ())
+                .map_err(|error| SourceError(error.to_string()))
+        }
     }
 
     async fn close(&mut self, budget: Duration) -> Result<(), SourceError> {
@@ -149,6 +204,23 @@ impl RecordSource for ShareSource {
 
     fn resume(&mut self) {
         self.consumer.resume();
+    }
+
+    fn acquire_one(&mut self) {
+        self.consumer.acquire_one();
+    }
+
+    fn topics(&self) -> Vec<Arc<str>> {
+        self.topics.clone()
+    }
+
+    fn renewal_stop(&self) -> RenewalStop {
+        let renewals = self.consumer.renewal_stop();
+        Box::new(move || renewals.stop())
+    }
+
+    fn records_held(&self) -> u64 {
+        self.consumer.records_held()
     }
 
     fn snapshot(&self) -> SourceSnapshot {
@@ -191,17 +263,42 @@ fn partition(view: sharegroup_consumer::PartitionView) -> PartitionStatus {
     }
 }
 
-impl SourceBatch for ShareBatch {
+/// A batch with where the times of its settling are taken.
+#[derive(Debug)]
+pub(crate) struct AcquiredBatch {
+    batch: ShareBatch,
+    settling: Arc<Settling>,
+    shared: Arc<TaskShared>,
+}
+
+impl AcquiredBatch {
+    fn take_time(&self, indexes: &Range<usize>) {
+        let batch = &self.batch;
+        let lock = batch.lock();
+        if let Some(first) = batch.record(indexes.start)
+            && lock.lost().is_none()
+        {
+            let left = lock.deadline().saturating_duration_since(Instant::now());
+            self.shared.metrics.lock_left.observe(left);
+            self.settling
+                .began(batch.topic_id(), batch.partition(), first.offset);
+        }
+    }
+}
+
+impl SourceBatch for AcquiredBatch {
     fn records(&self) -> SinkBatch {
-        SinkBatch::from_fetched(self.data())
+        SinkBatch::from_fetched(self.batch.data())
     }
 
     fn settle(&mut self, indexes: Range<usize>, how: Settle) {
         let how = match how {
             Settle::Accept => Acknowledge::Accept,
             Settle::Release => Acknowledge::Release,
+            Settle::Reject => Acknowledge::Reject,
         };
-        let settled = self.settle_indexes(indexes, how);
+        self.take_time(&indexes);
+        let settled = self.batch.settle_indexes(indexes, how);
         // INVARIANT: a flight settles each of its records once.
         debug_assert!(settled.is_ok(), "{settled:?}");
         if let Err(error) = settled {
@@ -210,18 +307,51 @@ impl SourceBatch for ShareBatch {
     }
 
     fn lock(&self) -> LockLeft {
-        let lock = Self::lock(self);
-        if lock.lost().is_some() {
-            LockLeft::Lost
-        } else if lock.is_renewable() {
-            LockLeft::Renewable
-        } else {
-            LockLeft::Ends(lock.deadline().saturating_duration_since(Instant::now()))
-        }
+        lock_left(&self.batch.lock())
+    }
+
+    fn lock_duration(&self) -> Duration {
+        self.batch.lock().duration()
     }
 
     async fn lock_trouble(&self) {
-        Self::lock(self).lost_or_refused().await;
+        self.batch.lock().lost_or_refused().await;
+    }
+}
+
+fn lock_left(lock: &LockView) -> LockLeft {
+    if lock.lost().is_some() {
+        LockLeft::Lost
+    } else if lock.is_renewable() {
+        LockLeft::Renewable
+    } else {
+        LockLeft::Ends(lock.deadline().saturating_duration_since(Instant::now()))
+    }
+}
+
+impl CorruptSource for Box<CorruptBatch> {
+    fn range(&self) -> CorruptRange {
+        CorruptRange {
+            topic: Arc::clone(self.topic()),
+            partition: self.partition(),
+            first_offset: self.first_offset(),
+            last_offset: self.last_offset(),
+            delivery_count: self.delivery_count(),
+            bytes: self.error().bytes.clone(),
+            error: self.to_string(),
+        }
+    }
+
+    fn settle(self, how: Settle) {
+        match how {
+            Settle::Accept => self.accept(),
+            Settle::Release => self.release(),
+            Settle::Reject => self.reject(),
+        }
+    }
+
+    fn lock(&self) -> LockLeft {
+        lock_left(&CorruptBatch::lock(self))
     }
 }
 
@@ -232,6 +362,7 @@ struct EventLog {
     task: String,
     delivery_count_limit: i16,
     shared: Arc<TaskShared>,
+    settling: Arc<Settling>,
     loss: LossQueue,
 }
 
@@ -258,6 +389,13 @@ impl EventLog {
     }
 
     fn acknowledged(&self, topic: &str, outcome: &AckOutcome) {
+        let place = (outcome.partition.topic_id, outcome.partition.partition);
+        let times = self
+            .settling
+            .ended(place, outcome.first_offset, outcome.last_offset);
+        for time in times {
+            self.shared.metrics.acknowledge_time.observe(time);
+        }
         match &outcome.result {
             Ok(()) => tracing::trace!(task = self.task, ?outcome, "Acknowledged."),
             Err(error) => tracing::warn!(
@@ -274,6 +412,11 @@ impl EventLog {
     }
 
     fn lock_lost(&self, topic: &Arc<str>, loss: &LockLoss) {
+        let place = (loss.partition.topic_id, loss.partition.partition);
+        drop(
+            self.settling
+                .ended(place, loss.first_offset, loss.last_offset),
+        );
         if self.is_last(loss.delivery_count) {
             return self.name(LostRange {
                 topic: Arc::clone(topic),

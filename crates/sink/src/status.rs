@@ -3,14 +3,16 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::metrics::{TaskMetrics, TaskMetricsSnapshot};
+use crate::config::RestartPolicy;
+use crate::metrics::{Counter, TaskMetrics, TaskMetricsSnapshot};
 use crate::source::{SourceCounters, SourceSnapshot};
 
-/// State of a task, in Kafka Connect's words.
+/// State of a task, or of a connector, in Kafka Connect's words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TaskState {
@@ -21,9 +23,11 @@ pub enum TaskState {
     Running,
     /// Acquires nothing new, on request.
     Paused,
+    /// Ended by an error, and to be started again after a pause (`task.restart.*`).
+    Restarting,
     /// Ended by an error; [`TaskStatus::trace`] says which.
     Failed,
-    /// Ended on request.
+    /// Ended on request; a connector without tasks.
     Stopped,
 }
 
@@ -41,6 +45,7 @@ impl fmt::Display for TaskState {
             Self::Unassigned => "UNASSIGNED",
             Self::Running => "RUNNING",
             Self::Paused => "PAUSED",
+            Self::Restarting => "RESTARTING",
             Self::Failed => "FAILED",
             Self::Stopped => "STOPPED",
         })
@@ -84,6 +89,8 @@ pub struct TaskCounters {
     pub released: u64,
     /// Records whose rejection the broker has confirmed.
     pub rejected: u64,
+    /// Records whose lock was renewed, each time.
+    pub renewals: u64,
     /// Acknowledgements the broker has refused or that could not be sent.
     pub acknowledge_errors: u64,
     /// Records whose lock was lost while they were held.
@@ -91,12 +98,18 @@ pub struct TaskCounters {
     /// Records written whose lock was lost before they could be accepted.
     pub duplicates_expected: u64,
     /// Records written whose acceptance the broker has refused, or never answered, or that could not be
-    /// sent.
+    /// sent; [`duplicates_expected`](Self::duplicates_expected) among them.
     pub accepts_unconfirmed: u64,
+    /// Records given up, or given back, that a put may have written: it was cut off, or panicked, or said
+    /// that it didn't know.
+    pub perhaps_written: u64,
     /// Failed puts and flushes.
     pub put_failures: u64,
     /// Records named as lost.
     pub named_as_lost: u64,
+    /// Of those, records that the sink would not take and that were rejected without a dead letter, as
+    /// `errors.tolerance=all` without a dead-letter topic has it.
+    pub rejected_unkept: u64,
 }
 
 impl TaskCounters {
@@ -109,23 +122,38 @@ impl TaskCounters {
             acknowledged: source.accepted,
             released: source.released,
             rejected: source.rejected,
+            renewals: source.renewals,
             acknowledge_errors: source.acknowledge_errors,
             locks_lost: source.locks_lost,
             duplicates_expected: task.duplicates_expected,
             accepts_unconfirmed: source.accepts_unconfirmed,
+            perhaps_written: task.perhaps_written,
             put_failures: task.put_failures,
             named_as_lost: task.named_as_lost,
+            rejected_unkept: task.rejected_unkept,
         }
     }
 
-    /// Records that were written and may arrive once more: their acceptance is not confirmed.
+    /// Records that were written, or may have been, and may arrive once more: their acceptance is not
+    /// confirmed.
     #[must_use]
     pub const fn may_arrive_twice(&self) -> u64 {
-        self.duplicates_expected
-            .saturating_add(self.accepts_unconfirmed)
+        // What was written after its lock was lost is accepted all the same: it is among both.
+        let unconfirmed = if self.duplicates_expected > self.accepts_unconfirmed {
+            self.duplicates_expected
+        } else {
+            self.accepts_unconfirmed
+        };
+        unconfirmed + self.perhaps_written
     }
 
-    fn add(&mut self, other: &Self) {
+    /// Records that were given up though nobody has configured that.
+    #[must_use]
+    pub const fn lost(&self) -> u64 {
+        self.named_as_lost.saturating_sub(self.rejected_unkept)
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
         self.acquired += other.acquired;
         self.redelivered += other.redelivered;
         self.read += other.read;
@@ -133,12 +161,15 @@ impl TaskCounters {
         self.acknowledged += other.acknowledged;
         self.released += other.released;
         self.rejected += other.rejected;
+        self.renewals += other.renewals;
         self.acknowledge_errors += other.acknowledge_errors;
         self.locks_lost += other.locks_lost;
         self.duplicates_expected += other.duplicates_expected;
         self.accepts_unconfirmed += other.accepts_unconfirmed;
+        self.perhaps_written += other.perhaps_written;
         self.put_failures += other.put_failures;
         self.named_as_lost += other.named_as_lost;
+        self.rejected_unkept += other.rejected_unkept;
     }
 }
 
@@ -150,8 +181,10 @@ pub struct TaskStatus {
     pub index: u32,
     /// Its state.
     pub state: TaskState,
-    /// Why it failed.
+    /// Why it failed, if it has not run since.
     pub trace: Option<String>,
+    /// How often it was started again after a failure.
+    pub restarts: u64,
     /// What it waits for or struggles with.
     pub note: Option<String>,
     /// Its member id in the share group.
@@ -172,6 +205,20 @@ pub struct TaskStatus {
     pub counters: TaskCounters,
     /// Counters under Kafka Connect's names.
     pub metrics: TaskMetricsSnapshot,
+    /// For how long it has been at work, and paused, of how long it has been there.
+    pub times: TaskTimes,
+}
+
+/// For how long a task was in its states.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TaskTimes {
+    /// Since its first start.
+    pub total: Duration,
+    /// RUNNING.
+    pub running: Duration,
+    /// PAUSED.
+    pub paused: Duration,
 }
 
 /// How a connector stands.
@@ -180,6 +227,8 @@ pub struct TaskStatus {
 pub struct ConnectorStatus {
     /// Its name.
     pub name: String,
+    /// RUNNING, PAUSED, or STOPPED where it has no tasks. How its tasks fare changes nothing of it.
+    pub state: TaskState,
     /// Its sink: `connector.class` as configured.
     pub class: String,
     /// Its share group.
@@ -188,6 +237,10 @@ pub struct ConnectorStatus {
     pub topics: Vec<String>,
     /// Its tasks, by number.
     pub tasks: Vec<TaskStatus>,
+    /// Totals of the tasks it had before: removed, or started again by hand.
+    pub removed: TaskCounters,
+    /// How many those are.
+    pub tasks_destroyed: u64,
 }
 
 /// How a worker stands.
@@ -196,6 +249,8 @@ pub struct ConnectorStatus {
 pub struct WorkerStatus {
     /// Its connectors.
     pub connectors: Vec<ConnectorStatus>,
+    /// Totals of connectors that were removed.
+    pub removed: TaskCounters,
 }
 
 impl WorkerStatus {
@@ -220,10 +275,13 @@ impl WorkerStatus {
             .filter(|(_, task)| task.state == TaskState::Failed)
     }
 
-    /// The totals of all tasks.
+    /// The totals of all tasks, those of removed ones among them.
     #[must_use]
     pub fn totals(&self) -> TaskCounters {
-        let mut totals = TaskCounters::default();
+        let mut totals = self.removed;
+        for connector in &self.connectors {
+            totals.add(&connector.removed);
+        }
         for task in self.tasks() {
             totals.add(&task.counters);
         }
@@ -248,50 +306,218 @@ impl WorkerStatus {
 pub(crate) struct TaskShared {
     pub(crate) index: u32,
     pub(crate) metrics: TaskMetrics,
+    restart: Option<RestartPolicy>,
+    startups: Arc<Startups>,
     inner: Mutex<Inner>,
     /// Told of each change of state.
     changes: watch::Sender<()>,
 }
 
+/// How starts of tasks went, in the whole worker.
 #[derive(Debug, Default)]
+pub(crate) struct Startups {
+    pub(crate) attempts: Counter,
+    pub(crate) successes: Counter,
+    pub(crate) failures: Counter,
+}
+
+#[derive(Debug)]
 struct Inner {
     state: TaskState,
+    /// Since when it is in that state.
+    since: Instant,
+    times: TaskTimes,
     trace: Option<String>,
     note: Option<String>,
+    /// Restarts since it last ran well, and in all.
+    restarts_in_a_row: u32,
+    restarts: u64,
     source: SourceSnapshot,
+    /// What the sources of earlier attempts have counted.
+    before: SourceCounters,
 }
+
+impl Inner {
+    fn enter(&mut self, state: TaskState) {
+        let times = self.times();
+        self.times = times;
+        self.since = Instant::now();
+        self.state = state;
+    }
+
+    fn times(&self) -> TaskTimes {
+        let TaskTimes {
+            mut total,
+            mut running,
+            mut paused,
+        } = self.times;
+        let here = self.since.elapsed();
+        if !self.state.has_ended() {
+            total += here;
+        }
+        match self.state {
+            TaskState::Running => running += here,
+            TaskState::Paused => paused += here,
+            _ => {}
+        }
+        TaskTimes {
+            total,
+            running,
+            paused,
+        }
+    }
+
+    /// Whether a failure now is to be followed by another start.
+    fn may_restart(&mut self, policy: &RestartPolicy) -> bool {
+        let well = policy.backoff_max.max(RUNS_WELL_AFTER);
+        if self.state == TaskState::Running && self.since.elapsed() >= well {
+            self.restarts_in_a_row = 0;
+        }
+        self.restarts_in_a_row < policy.restarts_max
+    }
+}
+
+/// A task that ran for so long, and for the longest pause between restarts, has recovered: its restarts are
+/// counted anew.
+const RUNS_WELL_AFTER: Duration = Duration::from_secs(60);
 
 impl TaskShared {
     pub(crate) fn new(index: u32, changes: watch::Sender<()>) -> Self {
         Self {
             index,
             metrics: TaskMetrics::default(),
-            inner: Mutex::default(),
+            restart: None,
+            startups: Arc::default(),
+            inner: Mutex::new(Inner {
+                state: TaskState::Unassigned,
+                since: Instant::now(),
+                times: TaskTimes::default(),
+                trace: None,
+                note: None,
+                restarts_in_a_row: 0,
+                restarts: 0,
+                source: SourceSnapshot::default(),
+                before: SourceCounters::default(),
+            }),
             changes,
         }
+    }
+
+    /// The same with restarts after failures.
+    pub(crate) const fn restarting(mut self, policy: RestartPolicy) -> Self {
+        self.restart = Some(policy);
+        self
+    }
+
+    /// The same with its starts counted there.
+    pub(crate) fn counted_by(mut self, startups: &Arc<Startups>) -> Self {
+        self.startups = Arc::clone(startups);
+        self
     }
 
     pub(crate) fn state(&self) -> TaskState {
         self.lock().state
     }
 
-    /// Changes the state. An ended task stays ended.
+    /// An attempt begins.
+    pub(crate) fn attempt(&self) {
+        self.startups.attempts.add(1);
+    }
+
+    /// Changes the state. An ended task stays ended, one that failed waits for its restart.
     pub(crate) fn set_state(&self, state: TaskState) {
         let mut inner = self.lock();
-        if inner.state == state || inner.state.has_ended() {
+        let is_over = inner.state.has_ended() || inner.state == TaskState::Restarting;
+        if inner.state == state || is_over {
             return;
         }
-        inner.state = state;
+        let works = matches!(state, TaskState::Running | TaskState::Paused);
+        if works && inner.state == TaskState::Unassigned {
+            self.startups.successes.add(1);
+            inner.trace = None;
+        }
+        inner.enter(state);
         drop(inner);
         self.changes.send_replace(());
     }
 
+    /// It has failed; it stays so, unless the policy has it started again.
     pub(crate) fn fail(&self, trace: String) {
         let mut inner = self.lock();
+        if inner.state.has_ended() {
+            return;
+        }
         inner.note = None;
         inner.trace = Some(trace);
+        if inner.state == TaskState::Unassigned {
+            self.startups.failures.add(1);
+        }
+        let restarts = self.restart.as_ref();
+        let state = match restarts.is_some_and(|policy| inner.may_restart(policy)) {
+            true => TaskState::Restarting,
+            false => TaskState::Failed,
+        };
+        if inner.state == TaskState::Restarting {
+            return;
+        }
+        inner.enter(state);
         drop(inner);
-        self.set_state(TaskState::Failed);
+        self.changes.send_replace(());
+    }
+
+    /// How long to wait before the task is started again; `None` = it isn't.
+    pub(crate) fn restart_after(&self) -> Option<Duration> {
+        let inner = self.lock();
+        let policy = self.restart.as_ref()?;
+        let doubled = 1_u32
+            .checked_shl(inner.restarts_in_a_row)
+            .unwrap_or(u32::MAX);
+        let pause = policy.backoff.saturating_mul(doubled);
+        (inner.state == TaskState::Restarting).then(|| pause.min(policy.backoff_max))
+    }
+
+    /// The pause is over: it begins anew, and goes on counting.
+    pub(crate) fn begin_again(&self) {
+        let mut inner = self.lock();
+        inner.restarts_in_a_row += 1;
+        inner.restarts += 1;
+        inner.keep_counts();
+        inner.enter(TaskState::Unassigned);
+        self.metrics.begin_again();
+        drop(inner);
+        self.changes.send_replace(());
+    }
+
+    /// It has failed, whatever else it did, and is not started again by itself.
+    pub(crate) fn fail_for_good(&self, why: &str) {
+        self.fail_also(why, |state| state != TaskState::Stopped);
+    }
+
+    /// If it has failed and would be started again by itself, it is not. The answer: whether that was so.
+    pub(crate) fn start_no_more(&self, why: &str) -> bool {
+        self.fail_also(why, |state| state == TaskState::Restarting)
+    }
+
+    fn fail_also(&self, why: &str, is_such: impl Fn(TaskState) -> bool) -> bool {
+        let mut inner = self.lock();
+        if !is_such(inner.state) {
+            return false;
+        }
+        inner.trace = Some(match inner.trace.take() {
+            Some(trace) => format!("{trace}; {why}"),
+            None => why.to_owned(),
+        });
+        inner.note = None;
+        inner.enter(TaskState::Failed);
+        drop(inner);
+        self.changes.send_replace(());
+        true
+    }
+
+    /// Told to stop while it waited for its restart: it stays as it was, failed.
+    pub(crate) fn stay_failed(&self) {
+        self.lock().enter(TaskState::Failed);
+        self.changes.send_replace(());
     }
 
     pub(crate) fn set_note(&self, note: Option<String>) {
@@ -306,6 +532,11 @@ impl TaskShared {
         self.lock().source.acknowledgements_pending
     }
 
+    pub(crate) fn counters(&self) -> TaskCounters {
+        let inner = self.lock();
+        TaskCounters::new(&self.metrics.snapshot(), &inner.counters())
+    }
+
     pub(crate) fn status(&self) -> TaskStatus {
         let metrics = self.metrics.snapshot();
         let inner = self.lock();
@@ -314,6 +545,7 @@ impl TaskShared {
             index: self.index,
             state: inner.state,
             trace: inner.trace.clone(),
+            restarts: inner.restarts,
             note: inner.note.clone().or_else(|| source.problem.clone()),
             member_id: source.member_id.clone(),
             assignment: source.assignment.clone(),
@@ -322,8 +554,9 @@ impl TaskShared {
             missing_topics: source.missing_topics.clone(),
             last_record_at: source.last_record_at,
             last_settled_at: source.last_settled_at,
-            counters: TaskCounters::new(&metrics, &source.counters),
+            counters: TaskCounters::new(&metrics, &inner.counters()),
             metrics,
+            times: inner.times(),
         }
     }
 
@@ -333,13 +566,35 @@ impl TaskShared {
     }
 }
 
+impl Inner {
+    fn counters(&self) -> SourceCounters {
+        let mut counters = self.before;
+        counters.add(&self.source.counters);
+        counters
+    }
+
+    /// Before another source takes the place of the one there was.
+    fn keep_counts(&mut self) {
+        self.before = self.counters();
+        self.source = SourceSnapshot {
+            last_record_at: self.source.last_record_at,
+            last_settled_at: self.source.last_settled_at,
+            ..SourceSnapshot::default()
+        };
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn shared() -> TaskShared {
+        TaskShared::new(0, watch::Sender::new(()))
+    }
+
     #[test]
     fn an_ended_task_stays_ended() {
-        let shared = TaskShared::new(0, watch::Sender::new(()));
+        let shared = shared();
         shared.set_state(TaskState::Running);
         shared.fail("broken".to_owned());
         shared.set_state(TaskState::Stopped);
@@ -347,5 +602,75 @@ mod tests {
         assert_eq!(status.state, TaskState::Failed);
         assert_eq!(status.trace.as_deref(), Some("broken"));
         assert_eq!(status.state.to_string(), "FAILED");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn restarts_back_off_and_are_counted_anew_after_a_good_run() {
+        let seconds = Duration::from_secs;
+        let shared = shared().restarting(RestartPolicy {
+            restarts_max: 3,
+            backoff: seconds(1),
+            backoff_max: seconds(3),
+        });
+        let fails = || {
+            shared.set_state(TaskState::Running);
+            shared.fail("broken".to_owned());
+            let pause = shared.restart_after();
+            if pause.is_some() {
+                shared.begin_again();
+            }
+            pause.map(|pause| pause.as_secs())
+        };
+        assert_eq!([fails(), fails(), fails()], [Some(1), Some(2), Some(3)]);
+        shared.set_state(TaskState::Running);
+        tokio::time::advance(RUNS_WELL_AFTER).await;
+        assert_eq!([fails(), fails(), fails()], [Some(1), Some(2), Some(3)]);
+        assert_eq!(fails(), None);
+        let status = shared.status();
+        assert_eq!((status.state, status.restarts), (TaskState::Failed, 6));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_begins_again_goes_on_counting() {
+        let shared = shared().restarting(RestartPolicy {
+            restarts_max: 1,
+            backoff: Duration::ZERO,
+            backoff_max: Duration::ZERO,
+        });
+        let counted = |acquired| SourceSnapshot {
+            counters: SourceCounters {
+                acquired,
+                ..SourceCounters::default()
+            },
+            records_held: 4,
+            ..SourceSnapshot::default()
+        };
+        shared.set_state(TaskState::Running);
+        shared.publish(counted(7));
+        shared.fail("broken".to_owned());
+        shared.begin_again();
+        assert_eq!(shared.status().records_held, 0);
+        shared.publish(counted(5));
+        assert_eq!(shared.status().counters.acquired, 12);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_in_each_state_is_known() {
+        let shared = shared();
+        let second = Duration::from_secs(1);
+        for (state, seconds) in [
+            (TaskState::Running, 3),
+            (TaskState::Paused, 2),
+            (TaskState::Stopped, 9),
+        ] {
+            tokio::time::advance(second).await;
+            shared.set_state(state);
+            tokio::time::advance(seconds * second).await;
+        }
+        let times = shared.status().times;
+        // What lies between two states belongs to the earlier one.
+        assert_eq!(times.total, 8 * second);
+        assert_eq!(times.running, 4 * second);
+        assert_eq!(times.paused, 3 * second);
     }
 }

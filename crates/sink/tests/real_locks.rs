@@ -16,7 +16,8 @@ use std::collections::BTreeSet;
 
 use both::{Cluster, on_both};
 use sharegroup_launcher::Kafka;
-use target::{LOCK, Put, S, Target, end, named, prepare, settled, start};
+use sharegroup_sink::worker::Worker;
+use target::{LOCK, Put, S, Target, end, named, prepare, set_group, settled, start};
 use tokio::time::{Instant, sleep};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -57,7 +58,10 @@ async fn without_renewal(cluster: &Cluster) {
     // Puts that block their thread for longer than the lock: what this costs on its last delivery is named.
     let blocking = Target::new([Put::Blocks(8 * S); 3], None);
     let worker = start(servers, group, 1, &blocking, &loss_file);
-    settled(&admin, group).await;
+    tokio::select! {
+        () = settled(&admin, group) => {}
+        never = restart_failed(&worker) => match never {},
+    }
     let totals = end(worker).await;
     let named = named(&loss_file);
     let archived = 300 - totals.acknowledged;
@@ -67,6 +71,43 @@ async fn without_renewal(cluster: &Cluster) {
     let unwritten = (0..300).filter(|offset| !blocking.has(*offset));
     assert!(unwritten.into_iter().all(|offset| named.contains(&offset)));
     std::fs::remove_file(&loss_file).unwrap();
+}
+
+/// As somebody would who has read why they failed.
+async fn restart_failed(worker: &Worker) -> std::convert::Infallible {
+    loop {
+        worker.any_failed().await;
+        worker.restart("out", true).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_group_whose_lock_becomes_a_second_without_renewal_is_served_on() {
+    on_both(&[], short_lock).await;
+}
+
+async fn short_lock(cluster: &Cluster) {
+    let (servers, group) = (cluster.bootstrap_servers(), "short-lock");
+    let earliest = ("share.auto.offset.reset", "earliest");
+    let admin = prepare(servers, group, 400, &[earliest]).await;
+    let loss_file = std::env::temp_dir().join(format!("short-lock-{}", servers.replace(':', "-")));
+    let target = Target::per_record(S / 50);
+    let worker = start(servers, group, 1, &target, &loss_file);
+    while target.written() < 100 {
+        sleep(S / 50).await;
+    }
+    let short = [
+        ("share.renew.acknowledge.enable", "false"),
+        ("share.record.lock.duration.ms", "1000"),
+    ];
+    set_group(&admin, group, &short).await;
+    tokio::select! {
+        () = settled(&admin, group) => {}
+        () = worker.any_failed() => panic!("{:?}", worker.status()),
+    }
+    let totals = end(worker).await;
+    assert_eq!(target.written(), 400);
+    assert_eq!(totals.named_as_lost, 0, "{totals:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

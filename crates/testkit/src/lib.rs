@@ -8,5 +8,6 @@
 #[cfg(feature = "net")]
 pub mod memory;
 pub mod model;
+pub mod random;
 #[cfg(feature = "simulation")]
 pub mod simulation;

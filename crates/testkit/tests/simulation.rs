@@ -59,6 +59,14 @@ fn stale_records_of_one_leader_are_not_taken_for_a_group_without_renewals() {
     assert_eq!(outcome.violations, []);
 }
 
+/// A leader moved away and back: what is past all that it has acquired since is stale, and says nothing of renewals.
+#[test]
+fn records_past_the_leaders_end_are_not_taken_for_a_group_without_renewals() {
+    const PAST_THE_END: u64 = 76_039;
+    let outcome = run(&Script::from_seed(PAST_THE_END));
+    assert_eq!(outcome.violations, []);
+}
+
 /// The script that a seed had while there was one topic, and nothing happened to it.
 fn of_one_topic(seed: u64) -> Script {
     const LATER: [&str; 8] = [

@@ -47,6 +47,8 @@ twins!(
     list_groups ListGroupsRequest,
     list_offsets ListOffsetsRequest,
     metadata MetadataRequest,
+    offset_commit OffsetCommitRequest,
+    offset_fetch OffsetFetchRequest,
     produce ProduceRequest,
     push_telemetry PushTelemetryRequest,
     sasl_authenticate SaslAuthenticateRequest,

@@ -38,6 +38,8 @@ macro_rules! for_api {
             m::list_groups::ListGroupsRequest
             m::list_offsets::ListOffsetsRequest
             m::metadata::MetadataRequest
+            m::offset_commit::OffsetCommitRequest
+            m::offset_fetch::OffsetFetchRequest
             m::produce::ProduceRequest
             m::push_telemetry::PushTelemetryRequest
             m::sasl_authenticate::SaslAuthenticateRequest

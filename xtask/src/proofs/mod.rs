@@ -1,5 +1,6 @@
 //! What `cargo xtask prove` runs: what takes too long, or is too noisy, for every change.
 
+mod connect;
 mod decode;
 mod drain;
 mod embedded;
@@ -49,6 +50,31 @@ pub(crate) const PROOFS: &[Stage] = &[
         run: handlers,
     },
     Stage {
+        name: "connect",
+        what: "our file sink beside Kafka Connect's, 2,000,000 records: records/s, CPU (1/5), memory (1/10)",
+        run: connect::prove,
+    },
+    Stage {
+        name: "scale",
+        what: "5 ms a record on one partition: 6 tasks to 1 (5.5 times), 2 that become 6 (2.5 times), on both brokers",
+        run: scale,
+    },
+    Stage {
+        name: "kills",
+        what: "500,000 records into files while their worker is killed 30 times at random: nothing is lost",
+        run: kills,
+    },
+    Stage {
+        name: "memory",
+        what: "a sink at 1 s a record of 1 MiB, 100 partitions, 10 minutes: memory within its budget and flat (B-118)",
+        run: memory,
+    },
+    Stage {
+        name: "idle",
+        what: "8 tasks on a partition not slower than 1; CPU of 8 idle ones over 5 minutes under 2 % of a core (B-122)",
+        run: idle,
+    },
+    Stage {
         name: "recovery",
         what: "50 rounds of kill -9 of the embedded broker: what it said before holds after",
         run: recovery,
@@ -62,17 +88,22 @@ pub(crate) const PROOFS: &[Stage] = &[
 
 fn sessions(context: &Context) -> anyhow::Result<Count> {
     let test = ["real_security", "b_110"];
-    run_test(context, "consumer", &test, &[("SESSION_MS", "10000")])
+    run_test(
+        context,
+        "sharegroup-consumer",
+        &test,
+        &[("SESSION_MS", "10000")],
+    )
 }
 
 fn handlers(context: &Context) -> anyhow::Result<Count> {
     let many = ("SHAREGROUP_HANDLED", "100000");
-    run_test(context, "consumer", &["deliveries"], &[many])
+    run_test(context, "sharegroup-consumer", &["deliveries"], &[many])
 }
 
 fn recovery(context: &Context) -> anyhow::Result<Count> {
     let rounds = ("SHAREGROUP_RECOVERY_ROUNDS", "50");
-    run_test(context, "broker", &["recovery"], &[rounds])
+    run_test(context, "sharegroup-broker", &["recovery"], &[rounds])
 }
 
 fn histories(context: &Context) -> anyhow::Result<Count> {
@@ -82,7 +113,41 @@ fn histories(context: &Context) -> anyhow::Result<Count> {
         // They mostly wait.
         ("SHAREGROUP_THREADS", "20"),
     ];
-    run_test(context, "broker", &["differential"], &variables)
+    run_test(context, "sharegroup-broker", &["differential"], &variables)
+}
+
+fn scale(context: &Context) -> anyhow::Result<Count> {
+    run_test(
+        context,
+        "sharegroup-sink",
+        &["scale"],
+        &[("SHAREGROUP_SCALE", "1")],
+    )
+}
+
+fn kills(context: &Context) -> anyhow::Result<Count> {
+    let test = ["main_job", "killed_again_and_again"];
+    run_test(context, "sharegroup", &test, &[("SHAREGROUP_KILLS", "30")])
+}
+
+fn memory(context: &Context) -> anyhow::Result<Count> {
+    let test = ["ops", "b_118"];
+    run_test(
+        context,
+        "sharegroup",
+        &test,
+        &[("SHAREGROUP_SLOW_RECORDS", "600")],
+    )
+}
+
+fn idle(context: &Context) -> anyhow::Result<Count> {
+    let test = ["ops", "b_122"];
+    run_test(
+        context,
+        "sharegroup",
+        &test,
+        &[("SHAREGROUP_IDLE_SECONDS", "300")],
+    )
 }
 
 /// Runs a test file of a crate, or what a name selects of it, with more to do than in `cargo xtask test`; variables
@@ -93,8 +158,7 @@ fn run_test(
     test: &[&str],
     variables: &[(&str, &str)],
 ) -> anyhow::Result<Count> {
-    let package = format!("sharegroup-{package}");
-    let mut command = context.cargo(["test", "--package", package.as_str(), "--test"]);
+    let mut command = context.cargo(["test", "--package", package, "--test"]);
     command.args(test);
     command.args(["--", "--nocapture", "--test-threads", "1"]);
     for (name, value) in variables {

@@ -145,7 +145,8 @@ fn append(
     }
     let unix_ms = model.unix_ms(call.now);
     let is_full = model.topics.size_bytes().saturating_add(records.len()) > model.log_bytes_max;
-    let rules = model.topics.get(place.0).map(|topic| topic.log_rules());
+    let topic = model.topics.get(place.0);
+    let rules = topic.map(|topic| model.configs.log_rules(&topic.values));
     let (Some(rules), Some(partition)) = (rules, model.topics.partition(place)) else {
         return Err(ErrorCode::UnknownTopicOrPartition);
     };

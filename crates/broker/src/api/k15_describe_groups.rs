@@ -1,4 +1,4 @@
-//! DescribeGroups (15): classic groups. There are none, so that a client hears "not this kind".
+//! DescribeGroups (15): classic groups. Here they have no members.
 
 use std::ops::RangeInclusive;
 
@@ -17,6 +17,13 @@ impl Serve for DescribeGroupsRequest {
         let described = |group_id: &String| {
             if model.coordinator(group_id) != call.broker {
                 return failed(group_id, ErrorCode::NotCoordinator, None);
+            }
+            if model.consumer_groups.contains_key(group_id) {
+                return DescribedGroup {
+                    group_id: group_id.clone(),
+                    group_state: "Empty".to_owned(),
+                    ..Default::default()
+                };
             }
             // Before version 6 an unknown group was a dead one.
             let error = if call.version >= 6 {

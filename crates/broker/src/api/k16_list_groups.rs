@@ -29,8 +29,19 @@ impl Serve for ListGroupsRequest {
             group_state: group.state().to_owned(),
             group_type: "share".to_owned(),
         });
+        let simple = model.consumer_groups.keys().filter(|id| {
+            model.coordinator(id) == call.broker
+                && has(&self.states_filter, "Empty")
+                && has(&self.types_filter, "classic")
+        });
+        let simple = simple.map(|id| ListedGroup {
+            group_id: id.clone(),
+            protocol_type: String::new(),
+            group_state: "Empty".to_owned(),
+            group_type: "classic".to_owned(),
+        });
         Reply::Now(ListGroupsResponse {
-            groups: groups.collect(),
+            groups: groups.chain(simple).collect(),
             ..Default::default()
         })
     }

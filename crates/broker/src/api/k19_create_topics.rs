@@ -10,7 +10,7 @@ use sharegroup_wire::message::create_topics::{
 use sharegroup_wire::message::describe_configs::{SOURCE_DEFAULT, SOURCE_TOPIC};
 
 use super::{Reply, Serve};
-use crate::model::config::{Change, Values, keys, topic_text};
+use crate::model::config::{Change, Values, keys};
 use crate::model::limits::{PARTITIONS_MAX, TOPIC_PARTITIONS_MAX};
 use crate::model::topics::check_name;
 use crate::model::{Call, Model};
@@ -151,7 +151,7 @@ fn created(
         name: topic.name.clone(),
         num_partitions: plan.partitions,
         replication_factor: plan.replicas,
-        configs: Some(told(&plan.values)),
+        configs: Some(told(model, &plan.values)),
         ..Default::default()
     };
     if validate_only {
@@ -174,10 +174,10 @@ fn created(
     result
 }
 
-fn told(values: &Values) -> Vec<CreatableTopicConfigs> {
+fn told(model: &Model, values: &Values) -> Vec<CreatableTopicConfigs> {
     let told = keys::TOPIC.iter().map(|key| CreatableTopicConfigs {
         name: key.name.to_owned(),
-        value: Some(topic_text(values, key.name).to_owned()),
+        value: Some(model.configs.topic_text(values, key.name).to_owned()),
         config_source: if values.contains_key(key.name) {
             SOURCE_TOPIC
         } else {

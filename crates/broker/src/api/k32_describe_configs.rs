@@ -12,7 +12,7 @@ use sharegroup_wire::message::describe_configs::{
 
 use super::{Reply, Serve};
 use crate::model::config::keys::Key;
-use crate::model::config::{Values, keys, topic_text};
+use crate::model::config::{Values, keys};
 use crate::model::{Call, Model};
 
 impl Serve for DescribeConfigsRequest {
@@ -92,15 +92,18 @@ fn configs(
         _ => return Err(ErrorCode::InvalidRequest),
     };
     let in_force = |key: &Key| match resource.resource_type {
-        RESOURCE_TOPIC => topic_text(values, key.name).to_owned(),
+        RESOURCE_TOPIC => model.configs.topic_text(values, key.name).to_owned(),
         RESOURCE_GROUP => model.configs.group_text(name, key.name),
         _ => model.configs.broker_text(key.name).to_owned(),
     };
     let described = table.iter().filter(wanted).map(|key| {
-        let config_source = if values.contains_key(key.name) {
-            source
-        } else {
-            SOURCE_DEFAULT
+        let of_broker = keys::topic_default(key.name)
+            .filter(|_| resource.resource_type == RESOURCE_TOPIC)
+            .is_some_and(|key| model.configs.broker.contains_key(key.name));
+        let config_source = match values.contains_key(key.name) {
+            true => source,
+            false if of_broker => SOURCE_DYNAMIC_DEFAULT_BROKER,
+            false => SOURCE_DEFAULT,
         };
         let value = Some(in_force(key));
         let synonym = DescribeConfigsSynonym {

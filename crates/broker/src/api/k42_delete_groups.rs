@@ -17,11 +17,11 @@ impl Serve for DeleteGroupsRequest {
         let mut results = Vec::new();
         for group_id in &self.groups_names {
             let error = if model.coordinator(group_id) == call.broker {
-                match model
-                    .groups
-                    .get(group_id)
-                    .map(|group| group.members.is_empty())
-                {
+                let is_empty = match model.groups.get(group_id) {
+                    Some(group) => Some(group.members.is_empty()),
+                    None => model.consumer_groups.get(group_id).map(|_| true),
+                };
+                match is_empty {
                     None => ErrorCode::GroupIdNotFound,
                     Some(false) => ErrorCode::NonEmptyGroup,
                     Some(true) => {

@@ -7,6 +7,8 @@ mod k00_produce;
 mod k01_fetch;
 mod k02_list_offsets;
 mod k03_metadata;
+mod k08_offset_commit;
+mod k09_offset_fetch;
 mod k10_find_coordinator;
 mod k15_describe_groups;
 mod k16_list_groups;
@@ -159,6 +161,8 @@ pub(crate) static APIS: &[Api] = &[
     api::<sharegroup_wire::message::fetch::FetchRequest>(),
     api::<sharegroup_wire::message::list_offsets::ListOffsetsRequest>(),
     api::<sharegroup_wire::message::metadata::MetadataRequest>(),
+    api::<sharegroup_wire::message::offset_commit::OffsetCommitRequest>(),
+    api::<sharegroup_wire::message::offset_fetch::OffsetFetchRequest>(),
     api::<sharegroup_wire::message::find_coordinator::FindCoordinatorRequest>(),
     api::<sharegroup_wire::message::describe_groups::DescribeGroupsRequest>(),
     api::<sharegroup_wire::message::list_groups::ListGroupsRequest>(),

@@ -34,9 +34,10 @@ impl Model {
         self.coordinators.insert(key.to_owned(), broker);
     }
 
-    /// Deletes a group and its share state.
+    /// Deletes a group with its share state or its committed offsets.
     pub(crate) fn delete_group(&mut self, group_id: &str) {
         self.groups.remove(group_id);
+        self.consumer_groups.remove(group_id);
         self.journal.note(|| Entry::GroupDeleted {
             group_id: group_id.to_owned(),
         });

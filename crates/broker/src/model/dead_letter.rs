@@ -11,7 +11,7 @@ use sharegroup_wire::compress::{Compression, DecompressLimits};
 use sharegroup_wire::record::{RecordBatch, RecordBatchBuilder};
 
 use super::Model;
-use super::config::{GroupRules, Values, topic_text};
+use super::config::{GroupRules, Values};
 use super::share_partition::{Lost, LostCause};
 use super::topics::Place;
 
@@ -93,7 +93,8 @@ impl Model {
             self.set_topic_values(id, Values::from([enabled]));
         }
         let topic = self.topics.named(name)?;
-        let is_enabled = topic_text(&topic.values, "errors.deadletterqueue.group.enable") == "true";
+        let enabled = "errors.deadletterqueue.group.enable";
+        let is_enabled = self.configs.topic_text(&topic.values, enabled) == "true";
         let count = i32::try_from(topic.partitions.len())
             .ok()
             .filter(|_| is_enabled)?;

@@ -22,6 +22,7 @@
 
 pub mod assignor;
 pub mod config;
+pub mod consumer_group;
 pub mod damage;
 pub mod fault_script;
 pub mod faults;
@@ -54,6 +55,7 @@ use bytes::Bytes;
 use sharegroup_wire::{BrokerId, TopicId};
 
 use self::config::Configs;
+use self::consumer_group::ConsumerGroup;
 use self::faults::Faults;
 use self::group::Group;
 use self::history::History;
@@ -139,6 +141,8 @@ pub struct Model {
     pub topics: Topics,
     /// Share groups.
     pub groups: BTreeMap<String, Group>,
+    /// Consumer groups: committed offsets alone.
+    pub consumer_groups: BTreeMap<String, ConsumerGroup>,
     /// Transactional ids.
     pub transactions: Transactions,
     /// What happened, where that is recorded.
@@ -186,6 +190,7 @@ impl Model {
             faults: Faults::default(),
             topics: Topics::default(),
             groups: BTreeMap::new(),
+            consumer_groups: BTreeMap::new(),
             transactions: Transactions::default(),
             history: History::default(),
             telemetry: telemetry::Telemetry::default(),
@@ -321,6 +326,7 @@ impl Model {
         for group in self.groups.values_mut() {
             group.forget_topic(&self.topics);
         }
+        self.forget_commits(id);
         self.journal.note(|| Entry::TopicDeleted { topic_id: id });
     }
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use sharegroup_wire::{BrokerId, TopicId};
 
-use super::config::{Values, log_rules};
+use super::config::Values;
 use super::group::java_hash;
-use super::log::{LogRules, PartitionLog};
+use super::log::PartitionLog;
 
 /// A partition by topic id.
 pub type Place = (TopicId, i32);
@@ -35,14 +35,6 @@ pub struct Topic {
     pub values: Values,
     /// Its partitions.
     pub partitions: Vec<Partition>,
-}
-
-impl Topic {
-    /// Rules for its logs.
-    #[must_use]
-    pub fn log_rules(&self) -> LogRules {
-        log_rules(&self.values)
-    }
 }
 
 /// All topics of the cluster.

@@ -1,6 +1,6 @@
 //! Where a share group starts, and what `--from-beginning` does about it.
 
-use sharegroup_consumer::admin::{Admin, AdminError};
+use sharegroup_consumer::admin::{Admin, AdminError, LogPosition};
 
 /// The group's key that says where it starts on partitions it has no state for.
 const START: &str = "share.auto.offset.reset";
@@ -84,6 +84,12 @@ pub(super) async fn prepare(
     if plan.write {
         admin.set_group_config(group_id, START, EARLIEST).await?;
         notes.push(format!("set {START}={EARLIEST} on group {group_id}"));
+    }
+    if from_beginning && (plan.write || reset.value == EARLIEST) {
+        // What is there already: brokers answer a change before they act on it.
+        let topics: Vec<_> = topics.iter().map(String::as_str).collect();
+        let position = LogPosition::Earliest;
+        admin.begin_share_group(group_id, &topics, position).await?;
     }
     Ok(notes)
 }

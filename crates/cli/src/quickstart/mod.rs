@@ -338,6 +338,8 @@ impl Show {
         let loaded = load_properties(worker, vec![connector], true, &registry)
             .map_err(|problems| run::split(&problems))?;
         Ok(Job {
+            reloads: None,
+            listener: None,
             loaded,
             idle: Some(IdleOptions {
                 quiet: QUIET,

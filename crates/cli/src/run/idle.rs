@@ -70,7 +70,7 @@ impl Task {
             records_held: partition.records_held,
         });
         Self {
-            is_joining: status.state == TaskState::Unassigned,
+            is_joining: matches!(status.state, TaskState::Unassigned | TaskState::Restarting),
             missing_topics: status.missing_topics.clone(),
             assignment: partitions.collect(),
             records_held: status.records_held,

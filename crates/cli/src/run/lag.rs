@@ -1,60 +1,80 @@
 //! Asks the cluster for the lag of the connectors' groups.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sharegroup_consumer::TopicPartition;
 use sharegroup_consumer::admin::{Admin, AdminError, LogPosition};
 use sharegroup_sink::ConnectorConfig;
+use sharegroup_sink::worker::Worker;
 
 use super::idle::PartitionLag;
 use super::watch::Lags;
 
 /// The groups of a worker's connectors.
 #[derive(Debug)]
-pub(crate) struct ClusterLags {
-    groups: BTreeMap<String, Group>,
+pub(crate) struct ClusterLags<'a> {
+    worker: &'a Worker,
+    groups: Mutex<BTreeMap<String, Arc<Group>>>,
 }
 
 #[derive(Debug)]
 struct Group {
+    /// What it is made of.
+    connector: Arc<ConnectorConfig>,
     admin: Admin,
-    group_id: String,
-    topics: Vec<String>,
 }
 
 /// A question that gets no answer is asked anew by the next look.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-impl ClusterLags {
-    /// Of the connectors; connections are opened when lags are asked for.
-    pub(crate) fn new(connectors: &[ConnectorConfig]) -> Self {
-        let group = |connector: &ConnectorConfig| {
-            let mut client = connector.consumer.admin.clone();
-            client.default_api_timeout = ANSWER_WITHIN;
-            let group = Group {
-                admin: Admin::new(client),
-                group_id: connector.consumer.group_id.clone(),
-                topics: connector.topics.clone(),
-            };
-            (connector.name.clone(), group)
-        };
+impl<'a> ClusterLags<'a> {
+    /// Of the worker's connectors; connections are opened when lags are asked for.
+    pub(crate) const fn new(worker: &'a Worker) -> Self {
         Self {
-            groups: connectors.iter().map(group).collect(),
+            worker,
+            groups: Mutex::new(BTreeMap::new()),
         }
+    }
+
+    fn group(&self, connector: &str) -> Option<Arc<Group>> {
+        let configs = self.worker.connectors();
+        let config = configs
+            .into_iter()
+            .find(|config| config.name == connector)?;
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(group) = groups.get(connector)
+            && Arc::ptr_eq(&group.connector, &config)
+        {
+            return Some(Arc::clone(group));
+        }
+        let group = Arc::new(Group::new(config));
+        groups.insert(connector.to_owned(), Arc::clone(&group));
+        Some(group)
     }
 }
 
-impl Lags for ClusterLags {
+impl Lags for ClusterLags<'_> {
     async fn lags(&self, connector: &str) -> Result<Vec<PartitionLag>, String> {
-        let group = self.groups.get(connector).ok_or("no such connector")?;
+        let group = self.group(connector).ok_or("no such connector")?;
         group.lags().await.map_err(|error| error.to_string())
     }
 }
 
 impl Group {
+    fn new(connector: Arc<ConnectorConfig>) -> Self {
+        let mut client = connector.consumer.admin.clone();
+        client.default_api_timeout = ANSWER_WITHIN;
+        Self {
+            admin: Admin::new(client),
+            connector,
+        }
+    }
+
     async fn lags(&self) -> Result<Vec<PartitionLag>, AdminError> {
-        let names: Vec<_> = self.topics.iter().map(String::as_str).collect();
+        let names = self.connector.subscription.resolve(&self.admin).await?;
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
         let topics = self.admin.describe_topics(&names).await?;
         let partitions: Vec<(&str, Vec<i32>)> = topics
             .iter()
@@ -69,7 +89,7 @@ impl Group {
             .collect();
         let offsets = self
             .admin
-            .share_group_offsets(&self.group_id, Some(&wanted))
+            .share_group_offsets(&self.connector.consumer.group_id, Some(&wanted))
             .await?;
         let mut lags: Vec<_> = partitions
             .iter()

@@ -3,11 +3,15 @@
 mod idle;
 mod lag;
 mod progress;
+mod reload;
+mod service;
 mod summary;
 mod watch;
 
+use std::convert::Infallible;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
@@ -15,6 +19,7 @@ use clap::Args;
 use sharegroup_broker::Broker;
 use sharegroup_sink::ConnectorConfig;
 use sharegroup_sink::config::{ConfigProblem, Loaded};
+use sharegroup_sink::listener::Listener;
 use sharegroup_sink::worker::{TaskState, Worker, WorkerOptions, WorkerStatus};
 use tokio::runtime::{Handle, Runtime};
 use tokio::time::Instant;
@@ -27,6 +32,8 @@ use crate::screen::Screen;
 use crate::signals::{Sign, Signals};
 
 use lag::ClusterLags;
+use reload::{Files, Hangups, Reloads, tell_of_failures};
+use service::Service;
 use watch::{QUIET_MIN, Snapshot, Watched, watch};
 
 use idle::Waiting;
@@ -39,6 +46,12 @@ pub(crate) use watch::IdleOptions;
 /// connector's share group; run the same command on more machines for more throughput.
 /// A record is accepted only after it is written and flushed.
 ///
+/// SIGHUP reads the files again: connectors that are new, gone or changed are started, stopped or
+/// started anew, failed tasks are started again, the others work on; with a file that is wrong
+/// nothing changes. Metrics for Prometheus and health are at listeners, http://127.0.0.1:8083
+/// unless set: /metrics, /health/live, /health/ready. As a service of systemd, use Type=notify or
+/// notify-reload.
+///
 /// SIGTERM or Ctrl-C finishes what is held, releases the rest and leaves the group within
 /// task.shutdown.graceful.timeout.ms (5 s by default); a second signal ends at once.
 #[derive(Debug, Args)]
@@ -47,7 +60,7 @@ pub(crate) struct RunArgs {
     /// The worker's settings: bootstrap.servers and so on
     #[arg(value_name = "WORKER.properties")]
     worker: PathBuf,
-    /// The connectors' settings, one file each
+    /// The connectors' settings, one file each; of a folder all *.properties and *.json files
     #[arg(value_name = "CONNECTOR.properties", required = true)]
     connectors: Vec<PathBuf>,
     /// End with code 0 when nothing has arrived for this long and the group has no lag
@@ -98,14 +111,16 @@ pub(crate) async fn run(
     screen: &'static Screen,
     signals: Signals,
 ) -> anyhow::Result<Exit> {
+    // First of all: until then a SIGHUP would end the process.
+    let hangups = Hangups::listen()?;
     let idle = idle_options(args.exit_when_idle, args.exit_when_idle_max)?;
-    let (worker, connectors, strict) = (args.worker, args.connectors, args.strict);
-    // A file may be a pipe.
-    let load = move || {
-        let registry = sharegroup_connectors::registry();
-        sharegroup_sink::config::load(&worker, &connectors, strict, &registry)
+    let files = Files {
+        worker: args.worker,
+        connectors: args.connectors,
+        strict: args.strict,
     };
-    let loaded = signals.reading(load).await?;
+    let again = files.clone();
+    let loaded = signals.reading(move || files.load()).await?;
     let loaded = loaded.map_err(|problems| split(&problems))?;
     split(&loaded.warnings).show(screen);
     let _broker = if args.embedded {
@@ -113,7 +128,11 @@ pub(crate) async fn run(
     } else {
         None
     };
+    let listener = Listener::bind(&loaded.worker.listeners).await;
+    let listener = listener.map_err(|error| Problems::one(error.to_string()))?;
     let job = Job {
+        reloads: Some(Reloads::new(hangups, again, &loaded)),
+        listener: Some(listener),
         loaded,
         idle,
         startup_timeout: args.startup_timeout,
@@ -183,6 +202,10 @@ pub(crate) fn split(problems: &[ConfigProblem]) -> Problems {
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) loaded: Loaded,
+    /// Whether the files are read again, on request.
+    pub(crate) reloads: Option<Reloads>,
+    /// Where metrics and health are served.
+    pub(crate) listener: Option<Listener>,
     /// When to end by itself.
     pub(crate) idle: Option<IdleOptions>,
     pub(crate) startup_timeout: Duration,
@@ -232,7 +255,7 @@ impl Ended {
         let failed = self.status.count(TaskState::Failed) > 0
             || !self.late.is_empty()
             || self.unconfirmed > 0
-            || self.status.totals().named_as_lost > 0;
+            || self.status.totals().lost() > 0;
         match self.ending {
             _ if failed => Exit::Failed,
             Ending::Stuck(_) => Exit::IdleMax,
@@ -262,59 +285,43 @@ fn task_runtime(connectors: &[ConnectorConfig]) -> io::Result<Runtime> {
     let tasks = usize::try_from(tasks.sum::<u32>()).unwrap_or(TASK_THREADS_MAX);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     tokio::runtime::Builder::new_multi_thread()
-        .worker_threads((tasks + 1).clamp(cores, cores.max(TASK_THREADS_MAX)))
+        .worker_threads((tasks + 1).clamp(cores.max(TASK_THREADS_MIN), cores.max(TASK_THREADS_MAX)))
         .thread_name("tasks")
         .enable_all()
         .build()
 }
 
+/// With room for tasks that a reload adds.
+const TASK_THREADS_MIN: usize = 8;
 const TASK_THREADS_MAX: usize = 64;
 
 async fn drive_on(tasks: &Handle, job: Job, screen: &Screen, signals: &Signals) -> Ended {
     let start = Instant::now();
-    let lags = ClusterLags::new(&job.loaded.connectors);
-    let servers = (job.loaded.connectors.iter())
-        .map(|connector| {
-            (
-                connector.name.clone(),
-                connector.consumer.bootstrap_servers.clone(),
-            )
-        })
-        .collect();
-    let stop_within = job.loaded.worker.shutdown_timeout;
     let options = WorkerOptions::default().startup_timeout(job.startup_timeout);
+    // What is blocked by a log that nobody reads can't end by itself.
+    signals.end_within(2 * job.loaded.worker.shutdown_timeout + Duration::from_secs(10));
     let worker = {
         let _entered = tasks.enter();
-        Worker::start(&job.loaded.worker, job.loaded.connectors, &options)
+        Arc::new(Worker::start(
+            &job.loaded.worker,
+            job.loaded.connectors,
+            &options,
+        ))
     };
-    let idle = async {
-        let Some(options) = job.idle else {
-            return std::future::pending().await;
-        };
-        Box::pin(watch(|| Snapshot::new(&worker.status()), &lags, options)).await
-    };
-    let work = async {
-        tokio::select! {
-            biased;
-            sign = signals.first() => Ending::Stopped(sign),
-            () = worker.all_ended() => Ending::AllFailed,
-            watched = idle => match watched {
-                Watched::Idle => Ending::Idle,
-                Watched::Stuck(waiting) => Ending::Stuck(waiting),
-            },
-        }
-    };
-    let progress = progress::show(&worker, &servers, screen);
-    tokio::pin!(progress);
+    let busy = job.reloads.as_ref().map(Reloads::busy);
+    let service = Service::from_environment();
+    let attended = attend(&worker, job.listener, job.reloads, &service, screen);
+    let mut attended = Box::pin(attended);
     let ending = tokio::select! {
-        ending = work => ending,
-        never = &mut progress => match never {},
+        ending = Box::pin(end(&worker, job.idle, busy, signals)) => ending,
+        never = &mut attended => match never {},
     };
     let before = worker.status();
     let time = match (&ending, before.last_settled_at()) {
         (Ending::Idle, Some(at)) => at.duration_since(start),
         _ => start.elapsed(),
     };
+    let stop_within = worker.config().shutdown_timeout;
     if let Ending::Stopped(sign) = ending {
         tracing::info!(
             signal = sign.name(),
@@ -322,9 +329,10 @@ async fn drive_on(tasks: &Handle, job: Job, screen: &Screen, signals: &Signals) 
             "Stopping: finishing what is held, releasing the rest, leaving the group; a second signal ends at once."
         );
     }
+    service.stopping();
     let report = tokio::select! {
         report = worker.stop(stop_within) => report,
-        never = &mut progress => match never {},
+        never = &mut attended => match never {},
     };
     screen.clear();
     let status = worker.status();
@@ -341,6 +349,80 @@ async fn drive_on(tasks: &Handle, job: Job, screen: &Screen, signals: &Signals) 
         time,
         unconfirmed,
         late: report.late,
+    }
+}
+
+/// What goes on beside the work: progress, metrics, reloads, word to the service manager.
+async fn attend(
+    worker: &Arc<Worker>,
+    listener: Option<Listener>,
+    reloads: Option<Reloads>,
+    service: &Service,
+    screen: &Screen,
+) -> Infallible {
+    let serve = async {
+        match listener {
+            Some(listener) => listener.serve(worker).await,
+            None => std::future::pending().await,
+        }
+    };
+    let reload = async {
+        match reloads {
+            Some(reloads) => tokio::select! {
+                never = reloads.follow(worker, service) => never,
+                never = tell_of_failures(worker) => never,
+            },
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        never = progress::show(worker, screen) => never,
+        never = serve => never,
+        never = reload => never,
+        never = service.follow(worker) => never,
+    }
+}
+
+/// Waits for the end of the work. `busy`: whether a reload is under way, in which nothing is at an end.
+async fn end(
+    worker: &Worker,
+    idle: Option<IdleOptions>,
+    busy: Option<Busy>,
+    signals: &Signals,
+) -> Ending {
+    let is_busy = || busy.as_ref().is_some_and(|busy| *busy.borrow());
+    let snapshot = || match is_busy() {
+        true => Snapshot::of_change(),
+        false => Snapshot::new(&worker.status()),
+    };
+    let lags = ClusterLags::new(worker);
+    let idle = async {
+        match idle {
+            Some(options) => Box::pin(watch(snapshot, &lags, options)).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        sign = signals.first() => Ending::Stopped(sign),
+        () = all_ended(worker, busy.clone()) => Ending::AllFailed,
+        watched = idle => match watched {
+            Watched::Idle => Ending::Idle,
+            Watched::Stuck(waiting) => Ending::Stuck(waiting),
+        },
+    }
+}
+
+type Busy = tokio::sync::watch::Receiver<bool>;
+
+async fn all_ended(worker: &Worker, busy: Option<Busy>) {
+    loop {
+        worker.all_ended().await;
+        let Some(mut busy) = busy.clone().filter(|busy| *busy.borrow()) else {
+            return;
+        };
+        // Whoever reloads lives as long as this.
+        drop(busy.wait_for(|busy| !busy).await);
     }
 }
 

@@ -21,13 +21,7 @@ const RATE_OVER: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Draws the progress line, logs what tasks wait for. Ends only by being dropped.
-///
-/// `servers` are those of each connector, by its name.
-pub(crate) async fn show(
-    worker: &Worker,
-    servers: &BTreeMap<String, String>,
-    screen: &Screen,
-) -> Infallible {
+pub(crate) async fn show(worker: &Worker, screen: &Screen) -> Infallible {
     let start = Instant::now();
     let mut ticks = interval(REDRAW_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -40,7 +34,7 @@ pub(crate) async fn show(
         let now = Instant::now();
         let totals = status.totals();
         waits.log(&status, now);
-        waits.advise(&status, servers);
+        waits.advise(&status, worker);
         if screen.is_terminal() {
             screen.progress(&line(&status, rate.update(totals.written, now)));
         } else if now.duration_since(logged.0) >= LOG_EVERY {
@@ -56,6 +50,18 @@ pub(crate) async fn show(
             logged = (now, totals.written);
         }
     }
+}
+
+/// `2 tasks running; written 12, acknowledged 12, redelivered 0`
+pub(super) fn counted(status: &WorkerStatus) -> String {
+    let totals = status.totals();
+    format!(
+        "{}; written {}, acknowledged {}, redelivered {}",
+        tasks(status),
+        totals.written,
+        totals.acknowledged,
+        totals.redelivered
+    )
 }
 
 /// `81,300 records/s · written 1,234,567 · …`
@@ -87,6 +93,7 @@ fn tasks(status: &WorkerStatus) -> String {
         (TaskState::Running, "running"),
         (TaskState::Unassigned, "joining"),
         (TaskState::Paused, "paused"),
+        (TaskState::Restarting, "restarting"),
         (TaskState::Failed, "failed"),
         (TaskState::Stopped, "stopped"),
     ];
@@ -175,14 +182,16 @@ impl Waits {
     }
 
     /// That a topic is missing is logged already; here is what to do about it.
-    fn advise(&mut self, status: &WorkerStatus, servers: &BTreeMap<String, String>) {
+    fn advise(&mut self, status: &WorkerStatus, worker: &Worker) {
         for connector in &status.connectors {
-            let Some(servers) = servers.get(&connector.name) else {
-                continue;
-            };
             let tasks = connector.tasks.iter();
             for topic in tasks.flat_map(|task| &task.missing_topics) {
-                if self.advised.insert(topic.clone()) {
+                let configs = worker.connectors();
+                let config = configs.iter().find(|config| config.name == connector.name);
+                if let Some(config) = config
+                    && self.advised.insert(topic.clone())
+                {
+                    let servers = &config.consumer.bootstrap_servers;
                     tracing::warn!("{}; {}.", missing(topic), creation(topic, servers));
                 }
             }

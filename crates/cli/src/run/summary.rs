@@ -28,8 +28,10 @@ pub(crate) fn show(ended: &Ended, screen: &Screen) {
         acknowledged = totals.acknowledged,
         redelivered = totals.redelivered,
         released = totals.released,
+        rejected = totals.rejected,
         may_arrive_twice = totals.may_arrive_twice(),
         outcome_unknown = outcome_unknown(ended),
+        rejected_unkept = totals.rejected_unkept,
         named_as_lost = totals.named_as_lost,
         tasks = ended.status.tasks().count(),
         tasks_failed = ended.status.count(TaskState::Failed),
@@ -58,11 +60,11 @@ fn troubles(ended: &Ended) -> Vec<String> {
             "task {task} did not stop in time; what it holds is delivered again when its locks end"
         ));
     }
-    let lost = ended.status.totals().named_as_lost;
+    let lost = ended.status.totals().lost();
     if lost > 0 {
         let records = plural(lost, "record");
         troubles.push(format!(
-            "{records} on their last delivery were not written: named in the log, and in share.loss.file where it is set"
+            "{records} not written and given up: named in the log, and in share.loss.file where it is set"
         ));
     }
     if let Ending::Stuck(waiting) = &ended.ending {
@@ -92,8 +94,12 @@ fn sentence(ended: &Ended) -> String {
         String::new()
     };
     match ended.ending {
-        Ending::Idle if ended.status.totals().named_as_lost > 0 => {
+        Ending::Idle if ended.status.totals().lost() > 0 => {
             format!("Idle, but records were lost{others}")
+        }
+        Ending::Idle if ended.status.totals().rejected_unkept > 0 => {
+            let records = plural(ended.status.totals().rejected_unkept, "record");
+            format!("Idle: {records} rejected and kept nowhere, all others written{others}")
         }
         Ending::Idle => format!("Idle: everything is written and acknowledged{others}"),
         Ending::Stuck(_) => format!("Not idle, but nothing moves any more{others}"),
@@ -144,9 +150,11 @@ fn counts(ended: &Ended) -> String {
     ];
     let sometimes = [
         ("released", totals.released),
+        ("rejected", totals.rejected),
         ("may arrive twice", totals.may_arrive_twice()),
         ("outcome unknown", outcome_unknown(ended)),
         ("acknowledgement errors", totals.acknowledge_errors),
+        ("rejected, not kept", totals.rejected_unkept),
         ("named as lost", totals.named_as_lost),
     ];
     let shown = always
@@ -208,7 +216,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("may arrive twice                   6"),
+            text.contains("may arrive twice                   4"),
             "{text}"
         );
     }
@@ -250,7 +258,18 @@ mod tests {
         let mut ended = ended(Ending::Idle, &[TaskState::Stopped], &[]);
         ended.status.connectors[0].tasks[0].counters.named_as_lost = 3;
         assert_eq!(ended.exit(), Exit::Failed);
-        assert!(troubles(&ended)[0].starts_with("3 records on their last delivery"));
+        assert!(troubles(&ended)[0].starts_with("3 records not written and given up"));
         assert!(sentence(&ended).starts_with("Idle, but"));
+    }
+
+    #[test]
+    fn records_rejected_as_configured_are_counted_and_the_run_ends_well() {
+        let mut ended = ended(Ending::Idle, &[TaskState::Stopped], &[]);
+        let counters = &mut ended.status.connectors[0].tasks[0].counters;
+        (counters.named_as_lost, counters.rejected_unkept) = (3, 3);
+        assert_eq!(ended.exit(), Exit::Done);
+        assert_eq!(troubles(&ended), Vec::<String>::new());
+        assert!(sentence(&ended).starts_with("Idle: 3 records rejected and kept nowhere"));
+        assert!(counts(&ended).contains("rejected, not kept"));
     }
 }

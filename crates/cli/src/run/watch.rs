@@ -5,7 +5,7 @@ use std::time::Duration;
 use sharegroup_sink::worker::WorkerStatus;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-use super::idle::{Connector, PartitionLag, Waiting, drained, joined, settled};
+use super::idle::{Connector, PartitionLag, Task, Waiting, drained, joined, settled};
 
 /// `--exit-when-idle` and `--exit-when-idle-max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +38,21 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
+    /// Of a worker that is being changed: as long as that lasts it has not joined.
+    pub(crate) fn of_change() -> Self {
+        let joining = Task {
+            is_joining: true,
+            ..Task::default()
+        };
+        Self {
+            connectors: vec![Connector {
+                name: "reload".to_owned(),
+                tasks: vec![joining],
+            }],
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn new(status: &WorkerStatus) -> Self {
         let connectors = status.connectors.iter().map(Connector::new);
         Self {

@@ -28,6 +28,10 @@ impl Connector for ConsoleConnector {
         Vec::new()
     }
 
+    fn is_concurrent(&self) -> bool {
+        true
+    }
+
     fn task(
         &self,
         config: &ConnectorConfig,
@@ -69,16 +73,21 @@ impl<W: Write> Printer<W> {
 }
 
 impl<W: Write + Send + 'static> SinkTask for ConsoleTask<W> {
-    async fn put(&mut self, batch: SinkBatch, _: &OutcomeSender) -> Result<(), PutError> {
+    async fn put(&mut self, batch: SinkBatch, outcomes: &OutcomeSender) -> Result<(), PutError> {
         let lines = &mut self.printer.value().await?.lines;
         lines.clear();
         for record in batch.records() {
             self.format.write(&record, lines);
         }
         let printed = self.printer.work(Printer::print).await?;
-        // Whoever reads the output has gone: that won't get better.
-        printed
-            .map_err(|error| PutError::fatal(format!("standard output can't be written: {error}")))
+        // Whoever reads the output has gone: that won't get better, and nobody knows what was read.
+        printed.map_err(|error| {
+            let text = format!("standard output can't be written: {error}");
+            for record in batch.records() {
+                outcomes.unknown(record.offset, text.as_str());
+            }
+            PutError::broken(text)
+        })
     }
 }
 

@@ -4,22 +4,26 @@
 //! | --- | --- | --- |
 //! | `file` | must be set | the file; `${task}` stands for the task's number |
 //! | `format` | `value` | `value`: each value as it is; `jsonl`: one JSON object per record |
-//! | `fsync` | `false` | `true`: records are accepted after their lines are on the disk |
+//! | `compression.type` | `none` | `gzip`, `lz4`, `zstd`: each put becomes a member or frame of its own |
+//! | `rotate.bytes`, `rotate.interval.ms` | `0` | a file that would get larger, or is older when more is to be written, is renamed (`out.txt` to `out-000001.txt`) |
+//! | `fsync` | `false` | `true`: records are accepted after their lines are on the disk; `finished`: a file is on the disk once it is rotated, moved away, or the task has ended |
 //!
 //! Tasks, and workers, may share a file: lines are appended whole. A file that is moved or removed
 //! (logrotate) is made anew; records are accepted only when they are in the file that the path
-//! leads to. A full disk fails the task, and one that is nearly full its start; the records stay
-//! available to the group.
+//! leads to. A full disk is waited for, as a target that is down; one that is nearly full fails the
+//! start. A limit (`ulimit -f`) or a missing right fails the task; the records stay available to the
+//! group. What a worker that was killed left of a write is ended (lines) or cut off (compressed) by
+//! whoever appends next.
 
 mod config;
+mod member;
 mod outcome;
 mod request;
 mod room;
+mod rotation;
 mod service;
 #[cfg(test)]
 mod tests;
-
-use std::path::Path;
 
 use sharegroup_sink::config::{ConfigProblem, KeyDef};
 use sharegroup_sink::{
@@ -28,7 +32,7 @@ use sharegroup_sink::{
 };
 use tokio::task::spawn_blocking;
 
-use self::config::FileConfig;
+use self::config::{FileConfig, Fsync};
 use self::outcome::TornWrite;
 use self::request::Request;
 use self::service::LineFile;
@@ -53,6 +57,14 @@ impl Connector for FileConnector {
 
     fn validate(&self, config: &ConnectorConfig) -> Vec<ConfigProblem> {
         config::validate(config)
+    }
+
+    fn output(&self, config: &ConnectorConfig) -> Option<(&'static str, String)> {
+        Some(("file", config.own("file")?.to_owned()))
+    }
+
+    fn is_concurrent(&self) -> bool {
+        true
     }
 
     fn task(
@@ -92,8 +104,8 @@ impl FileTask {
     }
 }
 
-fn open(path: &Path) -> Result<LineFile, TaskError> {
-    let file = LineFile::open(path)?;
+fn open(config: &FileConfig) -> Result<LineFile, TaskError> {
+    let file = LineFile::open(config)?;
     room::check(&file)?;
     Ok(file)
 }
@@ -101,8 +113,8 @@ fn open(path: &Path) -> Result<LineFile, TaskError> {
 impl SinkTask for FileTask {
     async fn start(&mut self, _: &TaskContext) -> Result<(), TaskError> {
         service::survive_file_size_limit()?;
-        let path = self.config.path.clone();
-        let opened = spawn_blocking(move || open(&path)).await;
+        let config = self.config.clone();
+        let opened = spawn_blocking(move || open(&config)).await;
         let file = opened.map_err(|error| TaskError::new(error.to_string()))??;
         self.desk = Some(Lent::new(Desk {
             file,
@@ -139,7 +151,7 @@ impl SinkTask for FileTask {
     }
 
     async fn flush(&mut self) -> Result<(), PutError> {
-        if !self.config.fsync {
+        if self.config.fsync != Fsync::Each {
             return Ok(());
         }
         let desk = self.desk.as_mut().ok_or_else(not_open)?;
@@ -148,8 +160,19 @@ impl SinkTask for FileTask {
     }
 
     async fn stop(&mut self) -> Result<(), TaskError> {
-        self.desk = None;
-        Ok(())
+        let Some(mut desk) = self.desk.take() else {
+            return Ok(());
+        };
+        // A disk that hangs must not hold up the task's end.
+        if self.config.fsync != Fsync::Finished || desk.is_at_work() {
+            return Ok(());
+        }
+        let finished = desk.work(|desk| Ok(desk.file.finish()?)).await;
+        match finished.map_err(|error| error.to_string()) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(torn)) => Err(torn.trouble.into()),
+            Err(error) => Err(TaskError::new(error)),
+        }
     }
 }
 
@@ -163,5 +186,5 @@ fn warn_of_broken_line(record: &SinkRecord<'_>) {
 }
 
 fn not_open() -> PutError {
-    PutError::fatal("the file isn't open")
+    PutError::broken("the file isn't open")
 }

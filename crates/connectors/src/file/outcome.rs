@@ -37,14 +37,12 @@ impl Trouble {
         Self::new(message, error)
     }
 
-    /// A full disk, a limit, a missing right or a path that is no file needs a person; anything
-    /// else may pass.
+    /// A limit of this process, a missing right or a path that is no file needs a person; anything
+    /// else may pass: of a full disk somebody else frees a part.
     fn needs_a_person(&self) -> bool {
         matches!(
             self.error.kind(),
-            ErrorKind::StorageFull
-                | ErrorKind::QuotaExceeded
-                | ErrorKind::FileTooLarge
+            ErrorKind::FileTooLarge
                 | ErrorKind::PermissionDenied
                 | ErrorKind::ReadOnlyFilesystem
                 | ErrorKind::NotFound
@@ -70,7 +68,7 @@ impl From<Trouble> for TaskError {
 impl From<Trouble> for PutError {
     fn from(trouble: Trouble) -> Self {
         if trouble.needs_a_person() {
-            Self::fatal(trouble.message)
+            Self::broken(trouble.message)
         } else {
             Self::retriable(trouble.message)
         }
@@ -103,12 +101,12 @@ mod tests {
     #[test]
     fn what_needs_a_person_fails_the_task_and_the_rest_is_retried() {
         for (errno, is_retriable) in [
-            (28, false),  // ENOSPC
-            (122, false), // EDQUOT
-            (27, false),  // EFBIG
-            (13, false),  // EACCES
-            (5, true),    // EIO
-            (116, true),  // ESTALE
+            (28, true),  // ENOSPC
+            (122, true), // EDQUOT
+            (27, false), // EFBIG
+            (13, false), // EACCES
+            (5, true),   // EIO
+            (116, true), // ESTALE
         ] {
             let error = io::Error::from_raw_os_error(errno);
             let error = PutError::from(Trouble::writing(Path::new("/x/out"), error));

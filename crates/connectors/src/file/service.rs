@@ -6,24 +6,35 @@
 //! in the middle of a write can't do that: whoever appends next finds a file that doesn't end with
 //! a newline, and starts on a new line.
 //!
+//! A compressed file is cut back to its last whole part instead (`member`); where none is found it is set
+//! aside whole.
+//!
 //! A file that is renamed or removed (logrotate) is followed by path: lines count as written only
-//! if the path still leads to the file that has them.
+//! if the path still leads to the file that has them. A file that is finished is renamed under its lock,
+//! and whoever waits for that looks again where the path leads.
 
 use std::fs::{File, FileType, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use sharegroup_sink::TaskError;
+use sharegroup_wire::compress::Compression;
 
+use super::config::{FileConfig, Fsync};
+use super::member::{Part, is_compressed, is_half_a_part, last_end};
 use super::outcome::{TornWrite, Trouble};
 use super::request::Request;
+use super::rotation::next_name;
 
 /// A file that only ever grows by whole lines.
 #[derive(Debug)]
 pub(super) struct LineFile {
     file: File,
-    path: PathBuf,
+    config: FileConfig,
+    /// When the file was made, or opened where the file system doesn't know.
+    born: SystemTime,
     /// Device and inode.
     identity: (u64, u64),
     /// Where our last append ended: as long as the file ends there, it ends with a whole line.
@@ -36,7 +47,8 @@ pub(super) struct LineFile {
 
 impl LineFile {
     /// Opens the file for appending; it is made if it doesn't exist, its folder isn't.
-    pub(super) fn open(path: &Path) -> Result<Self, Trouble> {
+    pub(super) fn open(config: &FileConfig) -> Result<Self, Trouble> {
+        let path = config.path.as_path();
         // Looked at first: opening a device may do something.
         if let Ok(there) = std::fs::metadata(path) {
             must_be_a_file(path, &there)?;
@@ -54,7 +66,8 @@ impl LineFile {
         must_be_a_file(path, &opened)?;
         Ok(Self {
             file,
-            path: path.to_owned(),
+            config: config.clone(),
+            born: opened.created().unwrap_or_else(|_| SystemTime::now()),
             identity: identity(&opened),
             end: 0,
             entry_is_synced: false,
@@ -67,61 +80,106 @@ impl LineFile {
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.path
+        &self.config.path
     }
 
     /// Appends the request's lines: all of them, or as many whole ones as fit.
     pub(super) fn append(&mut self, request: &Request) -> Result<(), TornWrite> {
-        for _ in 0..REPLACED_MAX {
-            if !self.is_in_place()? {
-                self.reopen()?;
-            }
-            let appended = self.append_here(request);
-            // What went into a file that was moved meanwhile isn't where it should be.
-            if self.is_in_place()? {
+        let part = Part::new(self.config.compression, request.lines());
+        let mut part = part.map_err(|error| Trouble::writing(self.path(), error))?;
+        // With rotation the tasks that share a file finish it for each other, and each time one has written.
+        let replaced_max = match self.config.rotation.is_on() {
+            true => ROTATED_MAX,
+            false => REPLACED_MAX,
+        };
+        for _ in 0..replaced_max {
+            if let Some(appended) = self.append_here(request, &mut part)? {
                 return appended;
             }
+            // What went into a file that was moved meanwhile isn't where it should be.
+            self.reopen()?;
         }
         let message = format!(
             "the file {} is moved or removed again and again",
-            self.path.display()
+            self.path().display()
         );
         Err(Trouble::new(message, ErrorKind::Other).into())
     }
 
-    fn append_here(&mut self, request: &Request) -> Result<(), TornWrite> {
-        let lines = request.lines();
-        let trouble = |error| Trouble::writing(&self.path, error);
+    /// `None` where the path doesn't lead to the file, or no longer: looked at under the lock, under which files are
+    /// finished here.
+    fn append_here(
+        &mut self,
+        request: &Request,
+        part: &mut Part<'_>,
+    ) -> Result<Option<Result<(), TornWrite>>, Trouble> {
+        let trouble = |error| Trouble::writing(&self.config.path, error);
         let _locked = Locked::new(&self.file).map_err(trouble)?;
-        let length = self.start_on_a_new_line().map_err(trouble)?;
-        let (written, error) = write(&self.file, lines);
-        let Some(error) = error else {
-            self.end = length + lines.len() as u64;
-            return Ok(());
-        };
-        let trouble = trouble(error);
-        let whole = request.complete_within(written);
-        let end = length + whole.map_or(0, |(_, bytes)| bytes as u64);
-        match self.file.set_len(end) {
-            Ok(()) => self.end = end,
-            // The next append finds the half line and leaves it on a line of its own.
-            Err(error) => tracing::error!(
-                file = %self.path.display(),
-                %error,
-                "Half a line was written and can't be cut off."
-            ),
+        if !self.is_in_place()? {
+            return Ok(None);
         }
-        Err(TornWrite {
+        let Some(length) = self.whole_length().map_err(trouble)? else {
+            return Ok(None);
+        };
+        if self.config.rotation.is_due(length, part.len(), self.born) {
+            let finished = self.set_aside().map_err(trouble)?;
+            tracing::info!(file = %self.path().display(), finished = %finished.display(), "The file is finished.");
+            return Ok(None);
+        }
+        let (end, appended) = self.write_part(request, part, length);
+        self.end = end;
+        Ok(self.is_in_place()?.then_some(appended))
+    }
+
+    /// Writes at the file's end, which is at `length`. The answer is where it ends with a whole part then.
+    fn write_part(
+        &self,
+        request: &Request,
+        part: &mut Part<'_>,
+        length: u64,
+    ) -> (u64, Result<(), TornWrite>) {
+        let bytes = part.at(length);
+        let (written, error) = write(&self.file, bytes);
+        let Some(error) = error else {
+            return (length + part.len(), Ok(()));
+        };
+        let trouble = Trouble::writing(self.path(), error);
+        let whole = match part {
+            Part::Lines(_) => request.complete_within(written),
+            Part::Member(..) => None,
+        };
+        let end = length + whole.map_or(0, |(_, bytes)| bytes as u64);
+        let torn = TornWrite {
             last_written: whole.map(|(offset, _)| offset),
             trouble,
-        })
+        };
+        match self.file.set_len(end) {
+            Ok(()) => (end, Err(torn)),
+            Err(error) => {
+                tracing::error!(
+                    file = %self.path().display(),
+                    %error,
+                    "Half a part was written and can't be cut off."
+                );
+                // The next append finds it: half a line is left on a line of its own, half a member cut off.
+                (self.end, Err(torn))
+            }
+        }
+    }
+
+    /// Forces everything to the disk where that is wanted of a file that is finished.
+    pub(super) fn finish(&mut self) -> Result<(), Trouble> {
+        match self.config.fsync {
+            Fsync::Never => Ok(()),
+            Fsync::Finished | Fsync::Each => self.sync(),
+        }
     }
 
     /// Forces everything appended so far to the disk; without its entry in the folder a new file
     /// would be gone after a power cut.
     pub(super) fn sync(&mut self) -> Result<(), Trouble> {
         self.try_sync()
-            .map_err(|error| Trouble::writing(&self.path, error))
+            .map_err(|error| Trouble::writing(self.path(), error))
     }
 
     fn try_sync(&mut self) -> io::Result<()> {
@@ -130,7 +188,7 @@ impl LineFile {
         }
         self.file.sync_data()?;
         if !self.entry_is_synced {
-            match File::open(folder(&self.path)).and_then(|folder| folder.sync_all()) {
+            match File::open(folder(self.path())).and_then(|folder| folder.sync_all()) {
                 // Not every file system syncs folders, and not every folder may be read.
                 Err(error) if !is_a_refusal(error.kind()) => return Err(error),
                 _ => self.entry_is_synced = true,
@@ -141,33 +199,86 @@ impl LineFile {
 
     /// Whether the path leads to the open file.
     fn is_in_place(&self) -> Result<bool, Trouble> {
-        match std::fs::metadata(&self.path) {
+        match std::fs::metadata(self.path()) {
             // Under `/dev/fd` a path leads to a file that is deleted.
             Ok(there) => Ok(identity(&there) == self.identity && there.nlink() > 0),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(Trouble::writing(&self.path, error)),
+            Err(error) => Err(Trouble::writing(self.path(), error)),
         }
+    }
+
+    /// Renames the file, which must be locked and in place.
+    fn set_aside(&self) -> io::Result<PathBuf> {
+        let name = next_name(self.path())?;
+        std::fs::rename(self.path(), &name)?;
+        Ok(name)
     }
 
     /// Leaves the file to whoever moved it, and goes on in the one that the path leads to.
     fn reopen(&mut self) -> Result<(), Trouble> {
-        let mut new = Self::open(&self.path)?;
+        let mut new = Self::open(&self.config)?;
         // What is in the old one may be waiting for a flush.
         new.unsynced = self.try_sync().err();
         *self = new;
+        if self.config.rotation.is_on() {
+            return Ok(());
+        }
         tracing::warn!(
-            file = %self.path.display(),
+            file = %self.path().display(),
             "The file was moved or removed; records go to a new one."
         );
         Ok(())
     }
 
-    /// Ends a half line that somebody left behind. The answer is the file's length.
-    fn start_on_a_new_line(&self) -> io::Result<u64> {
+    /// Sees to it that the file ends where a part does. The answer is its length; `None` where it was set aside.
+    fn whole_length(&self) -> io::Result<Option<u64>> {
         let length = self.file.metadata()?.len();
         if length == self.end {
-            return Ok(length);
+            return Ok(Some(length));
         }
+        match self.config.compression {
+            Compression::None if is_compressed(&self.file)? => {
+                self.set_foreign_aside("The file is compressed, and compression.type is none")?;
+                Ok(None)
+            }
+            Compression::None => self.start_on_a_new_line(length).map(Some),
+            codec => self.start_on_a_new_member(codec, length),
+        }
+    }
+
+    /// Cuts off half a member that somebody left behind: its records were not accepted.
+    fn start_on_a_new_member(&self, codec: Compression, length: u64) -> io::Result<Option<u64>> {
+        let file = self.path().display();
+        if length == 0 {
+            return Ok(Some(0));
+        }
+        match last_end(&self.file, codec, length)? {
+            Some(end) if end == length => {}
+            Some(end) if is_half_a_part(&self.file, codec, end)? => {
+                tracing::warn!(%file, length, end, "The file was left in the middle of a write, whose records come again: cut back to its last whole part.");
+                self.file.set_len(end)?;
+            }
+            Some(_) => {
+                self.set_foreign_aside("Somebody else wrote behind the last part of the file")?;
+                return Ok(None);
+            }
+            None => {
+                self.set_foreign_aside("The file was not written by this sink with this compression.type, or left in its first write")?;
+                return Ok(None);
+            }
+        }
+        Ok(Some(self.file.metadata()?.len()))
+    }
+
+    /// What stays as it is, for this reason.
+    fn set_foreign_aside(&self, why: &str) -> io::Result<()> {
+        let name = self.set_aside()?;
+        tracing::warn!(file = %self.path().display(), set_aside = %name.display(), "{why}: set aside, records go to a new one.");
+        Ok(())
+    }
+
+    /// Ends a half line that somebody left behind. The answer is the file's length.
+    fn start_on_a_new_line(&self, length: u64) -> io::Result<u64> {
         let Some(last) = length.checked_sub(1) else {
             return Ok(length);
         };
@@ -177,7 +288,7 @@ impl LineFile {
             return Ok(length);
         }
         tracing::warn!(
-            file = %self.path.display(),
+            file = %self.path().display(),
             length,
             "The file does not end with a newline: its last line may be half of a record. Appending on a new line."
         );
@@ -186,8 +297,10 @@ impl LineFile {
     }
 }
 
-/// How often a file may be moved during one append.
-const REPLACED_MAX: usize = 3;
+/// How often a file may be moved by somebody during one append.
+const REPLACED_MAX: usize = 10;
+/// The same where tasks, of any number, finish it.
+const ROTATED_MAX: usize = 10_000;
 
 fn identity(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
@@ -252,7 +365,7 @@ fn write(mut file: &File, lines: &[u8]) -> (usize, Option<io::Error>) {
     (written, None)
 }
 
-fn folder(path: &Path) -> &Path {
+pub(super) fn folder(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),

@@ -1,20 +1,24 @@
 //! The file sink against real files.
 
+mod rotated;
+
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sharegroup_sink::config::{Properties, load_properties};
+use sharegroup_sink::config::{ConfigProblem, Properties, load_properties};
 use sharegroup_sink::{
     Connector, ConnectorConfig, Outcome, Outcomes, OwnedRecord, PutError, Registry, SinkBatch,
     SinkTask, TaskContext,
 };
 use sharegroup_wire::TopicId;
+use sharegroup_wire::compress::{Compression, DecompressLimits, decompress};
 use tokio::time::timeout;
 
-use super::config::FileConfig;
+use super::config::{FileConfig, Fsync};
+use super::member::magic;
 use super::{FileConnector, FileTask};
 use crate::line::Format;
 
@@ -58,8 +62,8 @@ fn task(path: &Path, fsync: bool) -> FileTask {
     let path = path.to_owned();
     FileTask::new(FileConfig {
         path,
-        format: Format::Value,
-        fsync,
+        fsync: if fsync { Fsync::Each } else { Fsync::Never },
+        ..FileConfig::default()
     })
 }
 
@@ -77,13 +81,10 @@ async fn put(
     (result, outcomes.take())
 }
 
-fn configure(extra: &[(&str, &str)]) -> Result<ConnectorConfig, String> {
-    let mut worker = Properties::new("worker.properties");
-    worker.set("bootstrap.servers", "localhost:9092");
-    worker.set("consumer.group.protocol", "share");
-    let mut connector = Properties::new("out.properties");
+fn properties(name: &str, extra: &[(&str, &str)]) -> Properties {
+    let mut connector = Properties::new(format!("{name}.properties"));
     for (key, value) in [
-        ("name", "out"),
+        ("name", name),
         ("connector.class", "FileStreamSink"),
         ("topics", "orders"),
     ] {
@@ -92,14 +93,48 @@ fn configure(extra: &[(&str, &str)]) -> Result<ConnectorConfig, String> {
     for (key, value) in extra {
         connector.set(*key, *value);
     }
+    connector
+}
+
+/// The connectors and their warnings, or the errors.
+fn load(connectors: Vec<Properties>) -> Result<(Vec<ConnectorConfig>, String), String> {
+    let mut worker = Properties::new("worker.properties");
+    worker.set("bootstrap.servers", "localhost:9092");
+    worker.set("consumer.group.protocol", "share");
     let registry = Registry::new().with(FileConnector);
-    match load_properties(worker, vec![connector], false, &registry) {
-        Ok(mut loaded) => Ok(loaded.connectors.remove(0)),
-        Err(problems) => Err(problems
-            .iter()
-            .map(|problem| format!("{problem}\n"))
-            .collect()),
-    }
+    let text = |problems: Vec<ConfigProblem>| -> String {
+        let lines = problems.iter().map(|problem| format!("{problem}\n"));
+        lines.collect()
+    };
+    let loaded = load_properties(worker, connectors, false, &registry).map_err(text)?;
+    Ok((loaded.connectors, text(loaded.warnings)))
+}
+
+fn configure(extra: &[(&str, &str)]) -> Result<ConnectorConfig, String> {
+    Ok(load(vec![properties("out", extra)])?.0.remove(0))
+}
+
+#[test]
+fn a_folder_that_is_missing_is_a_wrong_configuration() {
+    let folder = Folder::new("missing-folder");
+    let file = folder.file("${task}/out").display().to_string();
+    std::fs::create_dir(folder.file("0")).unwrap();
+    assert!(configure(&[("file", &file)]).is_ok());
+    let errors = configure(&[("file", &file), ("tasks.max", "3")]).unwrap_err();
+    let missing = folder.file("1").display().to_string();
+    let says = format!("the folder {missing} does not exist; create it, or name another\n");
+    assert!(errors.ends_with(&says), "{errors}");
+    assert!(configure(&[("file", "out.txt")]).is_ok());
+}
+
+#[test]
+fn two_connectors_with_one_file_are_named() {
+    let of = |name, file| properties(name, &[("file", file)]);
+    let (_, warnings) = load(vec![of("a", "out"), of("b", "out"), of("c", "other")]).unwrap();
+    assert_eq!(
+        warnings,
+        "b.properties: file=out: is where the connector a writes as well; give each connector its own unless you mean that\n"
+    );
 }
 
 #[test]
@@ -115,7 +150,8 @@ fn keys_are_read_and_the_task_number_is_put_in() {
         FileConfig {
             path: "/tmp/out-1.txt".into(),
             format: Format::Jsonl,
-            fsync: true
+            fsync: Fsync::Each,
+            ..FileConfig::default()
         }
     );
     let config = configure(&[("file", "out.txt")]).unwrap();
@@ -123,8 +159,7 @@ fn keys_are_read_and_the_task_number_is_put_in() {
         FileConfig::of(&config, &context(0)),
         FileConfig {
             path: "out.txt".into(),
-            format: Format::Value,
-            fsync: false
+            ..FileConfig::default()
         }
     );
 }
@@ -139,7 +174,7 @@ fn bad_keys_are_named() {
         ),
         (
             &[("file", "a"), ("fsync", "on")],
-            "fsync=on: must be true or false",
+            "fsync=on: must be one of false, true, finished",
         ),
         (&[("file", "a-${tsk}")], "only ${task}"),
         (&[("file", "a"), ("fiel", "b")], "did you mean file?"),
@@ -364,22 +399,56 @@ async fn a_task_whose_write_hangs_can_be_stopped() {
 
 const CHILD: &str = "FILE_SINK_LIMITED_FILE";
 
-/// Runs `child_under_a_file_size_limit` in a process of its own under `ulimit -f`.
-#[test]
-fn a_file_size_limit_leaves_whole_lines_and_reports_them() {
-    let folder = Folder::new("limit");
-    let path = folder.file("out");
-    let script =
-        "ulimit -f 8 && exec \"$0\" --exact file::tests::child_under_a_file_size_limit --nocapture";
+/// Runs a test in a process of its own under `ulimit -f`.
+fn run_child(test: &str, path: &Path) {
+    let script = format!("ulimit -f 8 && exec \"$0\" --exact file::tests::{test} --nocapture");
     let output = Command::new("sh")
-        .args(["-c", script])
+        .args(["-c", &script])
         .arg(std::env::current_exe().unwrap())
-        .env(CHILD, &path)
+        .env(CHILD, path)
         .output()
         .unwrap();
     let shown = String::from_utf8_lossy(&output.stdout).into_owned()
         + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{shown}");
+}
+
+#[test]
+fn a_file_size_limit_leaves_whole_members_of_what_was_written() {
+    let folder = Folder::new("limit-gzip");
+    let path = folder.file("out.gz");
+    run_child("compressing_child_under_a_file_size_limit", &path);
+    assert!(!unpacked(&path, Compression::Gzip).is_empty());
+}
+
+#[tokio::test]
+async fn compressing_child_under_a_file_size_limit() {
+    let Some(path) = std::env::var_os(CHILD) else {
+        return;
+    };
+    let path = PathBuf::from(path);
+    let mut task = compressed(&path, Compression::Gzip);
+    task.start(&context(0)).await.unwrap();
+    let mut expected = String::new();
+    for offset in 0.. {
+        let line = (0..40).map(|n: u64| (n + offset).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let line: String = line.map(|number| format!("{number:x}")).collect();
+        let record = batch(i64::try_from(offset).unwrap(), &[Some(&line)]);
+        if let Err(error) = put(&mut task, record).await.0 {
+            assert!(!error.is_retriable(), "{error}");
+            break;
+        }
+        expected = expected + &line + "\n";
+    }
+    assert!(!expected.is_empty());
+    assert_eq!(unpacked(&path, Compression::Gzip), expected);
+}
+
+#[test]
+fn a_file_size_limit_leaves_whole_lines_and_reports_them() {
+    let folder = Folder::new("limit");
+    let path = folder.file("out");
+    run_child("child_under_a_file_size_limit", &path);
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(!text.is_empty() && text.ends_with('\n'), "{text}");
     // The records are two lines each: the file ends with a whole record, not just a whole line.
@@ -427,6 +496,175 @@ async fn child_under_a_file_size_limit() {
     let mut next = self::task(Path::new(&path), false);
     let error = next.start(&context(0)).await.unwrap_err().to_string();
     assert!(error.contains("ulimit -f"), "{error}");
+}
+
+const CODECS: [Compression; 3] = [Compression::Gzip, Compression::Lz4, Compression::Zstd];
+
+fn compressed(path: &Path, compression: Compression) -> FileTask {
+    FileTask::new(FileConfig {
+        path: path.to_owned(),
+        compression,
+        ..FileConfig::default()
+    })
+}
+
+/// What a file holds, as our own reader has it.
+fn unpacked(path: &Path, codec: Compression) -> String {
+    let mut bytes = std::fs::read(path).unwrap();
+    // Kafka has no skippable frames in lz4.
+    let mark = b"\x5e\x2a\x4d\x18\x0c\0\0\0SGL4";
+    while codec == Compression::Lz4
+        && let Some(at) = bytes.windows(mark.len()).position(|window| window == mark)
+    {
+        bytes.drain(at..at + mark.len() + 8);
+    }
+    let text = decompress(codec, &bytes, &DecompressLimits::default()).unwrap();
+    String::from_utf8(text.to_vec()).unwrap()
+}
+
+/// The same as the codec's usual tool has it, where this machine has that.
+fn unpacked_by_tool(path: &Path, codec: Compression) -> Option<String> {
+    let mut tool = Command::new(codec.name());
+    tool.args(["-d", "-c"]).stdin(File::open(path).unwrap());
+    let output = tool.output().ok()?;
+    assert!(output.status.success(), "{output:?}");
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+async fn append(path: &Path, codec: Compression, values: &[&str]) {
+    let mut task = compressed(path, codec);
+    task.start(&context(0)).await.unwrap();
+    for (offset, value) in (0..).zip(values) {
+        put(&mut task, batch(offset, &[Some(value)]))
+            .await
+            .0
+            .unwrap();
+    }
+    task.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_compressed_file_is_read_as_one_by_every_tool() {
+    let folder = Folder::new("compressed");
+    for codec in CODECS {
+        let path = folder.file(codec.name());
+        append(&path, codec, &["one", "two"]).await;
+        append(&path, codec, &["three"]).await;
+        assert_eq!(unpacked(&path, codec), "one\ntwo\nthree\n", "{codec:?}");
+        if let Some(text) = unpacked_by_tool(&path, codec) {
+            assert_eq!(text, "one\ntwo\nthree\n", "{codec:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn half_a_member_of_a_killed_writer_is_cut_off() {
+    let folder = Folder::new("half-member");
+    for codec in CODECS {
+        let path = folder.file(codec.name());
+        append(&path, codec, &["one"]).await;
+        let whole = std::fs::read(&path).unwrap();
+        append(&path, codec, &["two"]).await;
+        let both = std::fs::read(&path).unwrap();
+        for length in whole.len()..both.len() {
+            std::fs::write(&path, &both[..length]).unwrap();
+            append(&path, codec, &["three"]).await;
+            assert_eq!(unpacked(&path, codec), "one\nthree\n", "{codec:?} {length}");
+        }
+        assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1);
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_compressed_file_without_a_whole_member_of_ours_is_set_aside() {
+    let folder = Folder::new("foreign");
+    let (path, aside) = (folder.file("out.gz"), folder.file("out-000001.gz"));
+    std::fs::write(&path, "somebody's").unwrap();
+    append(&path, Compression::Gzip, &["one"]).await;
+    assert_eq!(unpacked(&path, Compression::Gzip), "one\n");
+    assert_eq!(std::fs::read_to_string(&aside).unwrap(), "somebody's");
+    // Left in its very first write.
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    append(&path, Compression::Gzip, &["two"]).await;
+    assert_eq!(unpacked(&path, Compression::Gzip), "two\n");
+    assert!(folder.file("out-000002.gz").exists());
+}
+
+/// Every line of every file of a folder, sorted; each file is of one kind.
+fn all_lines(folder: &Folder) -> Vec<String> {
+    let mut lines = Vec::new();
+    for entry in std::fs::read_dir(&folder.0).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = std::fs::read(&path).unwrap();
+        let codec = CODECS
+            .into_iter()
+            .find(|codec| bytes.starts_with(magic(*codec)));
+        let text = match codec {
+            Some(codec) => unpacked(&path, codec),
+            None => String::from_utf8(bytes).unwrap(),
+        };
+        lines.extend(text.lines().map(str::to_owned));
+    }
+    lines.sort();
+    lines
+}
+
+#[tokio::test]
+async fn a_file_whose_compression_changes_loses_no_line() {
+    let all = [&[Compression::None], &CODECS[..]].concat();
+    for first in &all {
+        for second in all.iter().filter(|second| *second != first) {
+            let folder = Folder::new("changes");
+            let path = folder.file("out");
+            append(&path, *first, &["1"]).await;
+            append(&path, *second, &["2", "3"]).await;
+            append(&path, *first, &["4"]).await;
+            append(&path, *first, &["5"]).await;
+            assert_eq!(
+                all_lines(&folder),
+                ["1", "2", "3", "4", "5"],
+                "{first:?}, {second:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn tasks_that_compress_and_share_a_file_with_one_that_does_not_lose_no_line() {
+    let folder = Folder::new("both-kinds");
+    let path = folder.file("out");
+    let mut tasks = [Compression::Gzip, Compression::None].map(|codec| compressed(&path, codec));
+    for task in &mut tasks {
+        task.start(&context(0)).await.unwrap();
+    }
+    let mut expected = Vec::new();
+    for number in 100..140_i64 {
+        let value = number.to_string();
+        let task = &mut tasks[usize::from(number % 3 == 0)];
+        put(task, batch(number, &[Some(&value)])).await.0.unwrap();
+        expected.push(value);
+    }
+    for task in &mut tasks {
+        task.stop().await.unwrap();
+    }
+    assert_eq!(all_lines(&folder), expected);
+}
+
+#[tokio::test]
+async fn lines_that_somebody_else_appended_to_a_compressed_file_stay() {
+    for codec in CODECS {
+        let folder = Folder::new("by-hand");
+        let path = folder.file("out");
+        append(&path, codec, &["1"]).await;
+        let before = std::fs::read(&path).unwrap();
+        let with_note = [&before[..], b"a note\n"].concat();
+        std::fs::write(&path, &with_note).unwrap();
+        append(&path, codec, &["2"]).await;
+        assert_eq!(unpacked(&path, codec), "2\n");
+        assert_eq!(std::fs::read(folder.file("out-000001")).unwrap(), with_note);
+    }
 }
 
 #[test]

@@ -160,9 +160,17 @@ impl Admin {
     /// As [`Admin`] says.
     pub async fn share_limits(&self, group_id: &str) -> Result<ShareLimits, AdminError> {
         let of_group = self.group_configs(group_id).await?;
+        self.share_limits_in(&of_group).await
+    }
+
+    /// As [`share_limits`](Self::share_limits), where the group's configuration is known already.
+    pub(crate) async fn share_limits_in(
+        &self,
+        of_group: &BTreeMap<String, ConfigValue>,
+    ) -> Result<ShareLimits, AdminError> {
         let mut limits = ShareLimits {
-            delivery_count: number(&of_group, "share.delivery.count.limit"),
-            record_locks: number(&of_group, "share.partition.max.record.locks"),
+            delivery_count: number(of_group, "share.delivery.count.limit"),
+            record_locks: number(of_group, "share.partition.max.record.locks"),
         };
         if limits.delivery_count.is_none() || limits.record_locks.is_none() {
             let of_brokers = self.broker_configs().await?;
@@ -199,8 +207,8 @@ impl Admin {
     /// not exist. One key per request: a broker refuses a whole request for one bad key.
     ///
     /// Returns when the brokers that can be asked show the value, or after 5 s: the controller
-    /// answers before they have it, and which offset a new group starts at is decided by whichever
-    /// broker leads the partition.
+    /// answers before they have it. They show it before they act on it: a new group that joins at once may begin
+    /// where it did before the change, so use [`begin_share_group`](Self::begin_share_group) as well.
     ///
     /// # Errors
     /// [`AdminError`]: INVALID_CONFIG for a key or value that the broker doesn't accept,
@@ -264,6 +272,10 @@ impl Admin {
     async fn group_config_visible(&self, group_id: &str, key: &str, value: &str) {
         let request = describe(RESOURCE_GROUP, group_id, Some(key));
         let resource = Resource::Group(group_id.to_owned());
+        // Who has just begun knows no broker but those of its bootstrap servers.
+        if let Err(error) = self.cluster.metadata(MetadataScope::Brokers).await {
+            tracing::debug!(%error, "The brokers can't be looked up.");
+        }
         for broker in self.cluster.brokers() {
             let mut tries = 0;
             while let Ok(response) = self.cluster.call_broker(broker, &request).await

@@ -12,6 +12,7 @@
 //! # }
 //! ```
 
+mod commits;
 mod configs;
 mod error;
 mod groups;
@@ -21,6 +22,7 @@ mod topics;
 use std::time::Duration;
 
 use sharegroup_wire::ErrorCode;
+use sharegroup_wire::message::share_group_heartbeat::ShareGroupHeartbeatRequest;
 use tokio::time::Instant;
 
 use crate::client::ClientConfig;
@@ -72,6 +74,19 @@ impl Admin {
     /// As [`Admin`] says.
     pub async fn share_version(&self) -> Result<Option<i16>, AdminError> {
         Ok(self.cluster.finalized_feature("share.version").await?)
+    }
+
+    /// Whether the brokers know share groups at all, on or off: Kafka 4.1 and later do.
+    ///
+    /// # Errors
+    /// [`AdminError::Client`].
+    ///
+    /// # Cancel safety
+    /// As [`Admin`] says.
+    pub async fn knows_share_groups(&self) -> Result<bool, AdminError> {
+        let served = self.cluster.api_versions().await?.api_keys;
+        let key = ShareGroupHeartbeatRequest::API_KEY;
+        Ok(served.iter().any(|api| api.api_key == key))
     }
 
     /// Runs an operation until it succeeds, fails for good, or its time is over. The cluster given

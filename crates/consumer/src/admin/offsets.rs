@@ -1,9 +1,13 @@
 //! Offsets: where share groups stand, where logs begin and end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sharegroup_wire::id::TopicId;
 use sharegroup_wire::message::Message;
+use sharegroup_wire::message::alter_share_group_offsets::{
+    AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic, AlterShareGroupOffsetsResponseTopic,
+};
 use sharegroup_wire::message::describe_share_group_offsets::{
     DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsRequestGroup,
     DescribeShareGroupOffsetsRequestTopic, DescribeShareGroupOffsetsResponseTopic,
@@ -46,6 +50,9 @@ pub enum LogPosition {
     Earliest,
     /// Offset that the next record will get.
     Latest,
+    /// Offset of the first record that is not older than this, in milliseconds since 1970-01-01 UTC; as
+    /// [`LogPosition::Latest`] where all are.
+    Since(i64),
 }
 
 /// An offset in a partition's log.
@@ -56,6 +63,14 @@ pub struct LogOffset {
     pub partition: TopicPartition,
     /// The offset.
     pub offset: i64,
+}
+
+impl LogOffset {
+    /// Of a partition and an offset in it.
+    #[must_use]
+    pub const fn new(partition: TopicPartition, offset: i64) -> Self {
+        Self { partition, offset }
+    }
 }
 
 impl Admin {
@@ -105,8 +120,103 @@ impl Admin {
         Ok(offsets)
     }
 
-    /// Where the logs of partitions begin or end, asked of their leaders, in the order of
-    /// partitions.
+    /// Moves the start offsets of a share group: what lies before is never delivered, what lies behind is,
+    /// again where it was settled already. A group that doesn't exist is made. It may have no members
+    /// (KIP-932; Kafka 4.1 and later).
+    ///
+    /// # Errors
+    /// [`AdminError::Broker`] of the group, with NON_EMPTY_GROUP where it has members, or of the first partition
+    /// that has one.
+    ///
+    /// # Cancel safety
+    /// As [`Admin`] says.
+    pub async fn alter_share_group_offsets(
+        &self,
+        group_id: &str,
+        offsets: &[LogOffset],
+    ) -> Result<(), AdminError> {
+        let operation = AlterShareGroupOffsetsRequest::NAME;
+        let mut topics: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+        for LogOffset { partition, offset } in offsets {
+            let partitions = topics.entry(&partition.topic).or_default();
+            partitions.push(AlterShareGroupOffsetsRequestPartition {
+                partition_index: partition.partition,
+                start_offset: *offset,
+            });
+        }
+        let topic = |(name, partitions): (&str, _)| AlterShareGroupOffsetsRequestTopic {
+            topic_name: name.to_owned(),
+            partitions,
+        };
+        let request = &AlterShareGroupOffsetsRequest {
+            group_id: group_id.to_owned(),
+            topics: topics.into_iter().map(topic).collect(),
+        };
+        let attempt = |cluster: Cluster| async move {
+            let response = cluster.call_coordinator(group_id, request).await?;
+            let resource = || Resource::Group(group_id.to_owned());
+            let refused =
+                |code| AdminError::broker(operation, resource(), code, response.error_message);
+            response.error_code.ok().map_err(refused)?;
+            response.responses.into_iter().try_for_each(altered_topic)
+        };
+        self.with_retries(operation, Retry::Always, attempt).await
+    }
+
+    /// Makes a share group without members begin here on those partitions of topics that it hasn't begun to
+    /// read. Returns these; none where the group has members, or all is begun.
+    ///
+    /// `share.auto.offset.reset` alone doesn't do it for a group that joins at once: the change is answered before
+    /// the leaders act on it, and where they don't yet a partition begins at its end, so that what is there already
+    /// is never delivered. It is for the partitions that come later.
+    ///
+    /// # Errors
+    /// As [`alter_share_group_offsets`](Self::alter_share_group_offsets), but for NON_EMPTY_GROUP. Topics
+    /// that don't exist are left out.
+    ///
+    /// # Cancel safety
+    /// As [`Admin`] says.
+    pub async fn begin_share_group(
+        &self,
+        group_id: &str,
+        topics: &[&str],
+        position: LogPosition,
+    ) -> Result<Vec<LogOffset>, AdminError> {
+        let mut partitions = BTreeSet::new();
+        for (name, described) in self.describe_each_topic(topics).await? {
+            match described {
+                Ok(topic) => partitions.extend(
+                    topic
+                        .partitions
+                        .iter()
+                        .map(|partition| TopicPartition::new(&name, partition.partition)),
+                ),
+                Err(error) if error.code() == Some(ErrorCode::UnknownTopicOrPartition) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let begun = self.share_group_offsets(group_id, None).await;
+        let begun = match begun {
+            // A group that isn't there has begun nothing.
+            Err(error) if error.code() == Some(ErrorCode::GroupIdNotFound) => Vec::new(),
+            begun => begun?,
+        };
+        for offsets in begun.iter().filter(|found| found.start_offset.is_some()) {
+            partitions.remove(&TopicPartition::new(&offsets.topic, offsets.partition));
+        }
+        if partitions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let partitions: Vec<_> = partitions.into_iter().collect();
+        let offsets = self.log_offsets(&partitions, position).await?;
+        match self.alter_share_group_offsets(group_id, &offsets).await {
+            Ok(()) => Ok(offsets),
+            Err(error) if error.code() == Some(ErrorCode::NonEmptyGroup) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Places in the logs of partitions, asked of their leaders, in the order of partitions.
     ///
     /// # Errors
     /// [`AdminError`] of the first partition that has one.
@@ -118,11 +228,37 @@ impl Admin {
         partitions: &[TopicPartition],
         position: LogPosition,
     ) -> Result<Vec<LogOffset>, AdminError> {
-        let attempt =
-            |cluster: Cluster| async move { log_offsets(&cluster, partitions, position).await };
+        let attempt = |cluster: Cluster| async move {
+            let mut found = log_offsets(&cluster, partitions, position).await?;
+            // Nothing is so young.
+            let older = found.iter().filter(|found| found.offset < 0);
+            let older: Vec<_> = older.map(|found| found.partition.clone()).collect();
+            let ends = log_offsets(&cluster, &older, LogPosition::Latest).await?;
+            let missing = found.iter_mut().filter(|found| found.offset < 0);
+            missing
+                .zip(ends)
+                .for_each(|(found, end)| found.offset = end.offset);
+            Ok(found)
+        };
         self.with_retries(ListOffsetsRequest::NAME, Retry::Always, attempt)
             .await
     }
+}
+
+fn altered_topic(topic: AlterShareGroupOffsetsResponseTopic) -> Result<(), AdminError> {
+    for partition in topic.partitions {
+        let place = TopicPartition::new(topic.topic_name.clone(), partition.partition_index);
+        let refused = |code| {
+            AdminError::broker(
+                AlterShareGroupOffsetsRequest::NAME,
+                Resource::Partition(place),
+                code,
+                partition.error_message,
+            )
+        };
+        partition.error_code.ok().map_err(refused)?;
+    }
+    Ok(())
 }
 
 fn offsets_of_topic(
@@ -164,6 +300,7 @@ async fn log_offsets(
                 timestamp: match position {
                     LogPosition::Earliest => TIMESTAMP_EARLIEST,
                     LogPosition::Latest => TIMESTAMP_LATEST,
+                    LogPosition::Since(timestamp) => timestamp.max(0),
                 },
                 ..Default::default()
             };

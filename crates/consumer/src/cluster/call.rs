@@ -7,6 +7,8 @@ use sharegroup_wire::message::alter_share_group_offsets::AlterShareGroupOffsetsR
 use sharegroup_wire::message::delete_share_group_offsets::DeleteShareGroupOffsetsResponse;
 use sharegroup_wire::message::describe_share_group_offsets::DescribeShareGroupOffsetsResponse;
 use sharegroup_wire::message::list_groups::ListGroupsResponse;
+use sharegroup_wire::message::offset_commit::OffsetCommitResponse;
+use sharegroup_wire::message::offset_fetch::OffsetFetchResponse;
 use sharegroup_wire::message::share_group_describe::ShareGroupDescribeResponse;
 use sharegroup_wire::message::share_group_heartbeat::ShareGroupHeartbeatResponse;
 use sharegroup_wire::net::{Address, CallError, ConnectError};
@@ -66,8 +68,19 @@ macro_rules! first_group_error {
 
 first_group_error!(
     ShareGroupDescribeResponse,
-    DescribeShareGroupOffsetsResponse
+    DescribeShareGroupOffsetsResponse,
+    OffsetFetchResponse
 );
+
+impl CoordinatorResponse for OffsetCommitResponse {
+    /// Errors of the coordinator are told of each partition.
+    fn coordinator_error(&self) -> ErrorCode {
+        let mut partitions = self.topics.iter().flat_map(|topic| &topic.partitions);
+        partitions
+            .next()
+            .map_or(ErrorCode::None, |partition| partition.error_code)
+    }
+}
 
 impl Cluster {
     /// Asks any broker, and others when one can't be reached, until the deadline.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use sharegroup_wire::id::TopicId;
 use sharegroup_wire::message::Message;
-use sharegroup_wire::message::api_versions::ApiVersionsRequest;
+use sharegroup_wire::message::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
 use sharegroup_wire::message::find_coordinator::{
     FindCoordinatorRequest, FindCoordinatorResponse, KEY_TYPE_GROUP,
 };
@@ -343,18 +343,23 @@ impl Cluster {
 
     /// Level of a finalized feature of the cluster now, such as `share.version`; `None` = off.
     pub(crate) async fn finalized_feature(&self, name: &str) -> Result<Option<i16>, ClientError> {
+        let response = self.api_versions().await?;
+        let feature = response
+            .finalized_features
+            .iter()
+            .find(|feature| feature.name == name);
+        Ok(feature.map(|feature| feature.max_version_level))
+    }
+
+    /// What a broker says that it serves.
+    pub(crate) async fn api_versions(&self) -> Result<ApiVersionsResponse, ClientError> {
         // Asked anew: what a connection was told when it was opened may have changed since.
         let request = ApiVersionsRequest {
             client_software_name: self.inner.options.software_name.clone(),
             client_software_version: self.inner.options.software_version.clone(),
             ..Default::default()
         };
-        let response = self.call_any(&request).await?;
-        let feature = response
-            .finalized_features
-            .iter()
-            .find(|feature| feature.name == name);
-        Ok(feature.map(|feature| feature.max_version_level))
+        self.call_any(&request).await
     }
 
     /// Asks for metadata, and learns the brokers' addresses from the answer. Never creates a topic.

@@ -1,24 +1,24 @@
 //! What the core tells, passed on to whom it concerns.
 
 use std::fmt::Display;
-use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sharegroup_session::{
-    AckFailure, AckOutcome, Acknowledgement, Acquired, AcquisitionId, Event, FatalError, Release,
-    TopicPartition, Warning,
+    AckFailure, AckOutcome, Acknowledgement, Acquired, AcquisitionId, Event, FatalError, LockLoss,
+    Release, ReleaseReason, TopicPartition, Warning,
 };
 use tokio::time::Instant;
 
 use super::Driver;
+use super::losses::Loss;
 use crate::error::PollError;
 use crate::lock::LockState;
 use crate::metrics::add;
 use crate::observer::{LastDelivery, ShareEvent, ShareObserver};
 use crate::report::offsets;
-use crate::shared::Arrival;
+use crate::shared::{Arrival, Settling};
 
 impl Driver {
     pub(super) fn enter_events(&mut self, now: Instant) {
@@ -49,12 +49,10 @@ impl Driver {
             Event::Acknowledged(outcome) => self.enter_outcome(now, outcome),
             Event::Released(release) => {
                 let topic = self.topic(release.partition);
-                self.name_last_delivery(
-                    &topic,
-                    release.first_offset..=release.last_offset,
-                    release.delivery_count,
-                    &release.why,
-                );
+                let range = (release.first_offset, release.last_offset);
+                let (partition, count) = (release.partition.partition, release.delivery_count);
+                self.name_last_delivery(now, (&topic, partition), range, count, &release.why);
+                self.lose_in_hand(&release);
                 self.observe(&ShareEvent::Released { topic, release });
             }
             Event::LastDeliveryDropped(release) => self.settle_last_delivery(now, release),
@@ -68,12 +66,9 @@ impl Driver {
                 }
                 self.shared.wake();
                 let topic = self.topic(loss.partition);
-                self.name_last_delivery(
-                    &topic,
-                    loss.first_offset..=loss.last_offset,
-                    loss.delivery_count,
-                    &loss.why,
-                );
+                let range = (loss.first_offset, loss.last_offset);
+                let (partition, count) = (loss.partition.partition, loss.delivery_count);
+                self.name_last_delivery(now, (&topic, partition), range, count, &loss.why);
                 self.observe(&ShareEvent::LockLost { topic, loss });
             }
             Event::Stalled => {
@@ -105,7 +100,7 @@ impl Driver {
                 self.shared.wake();
             }
             Event::Committed(commit) => {
-                let report = self.reporter.take();
+                let report = self.shared.reporter().take();
                 for reply in self.commits.remove(&commit).unwrap_or_default() {
                     // The caller may have stopped waiting.
                     drop(reply.send(report.clone()));
@@ -153,19 +148,22 @@ impl Driver {
     /// Records that are no longer ours had no delivery left: the broker archives them. Who watches tells
     /// it in its own words.
     fn name_last_delivery(
-        &self,
-        topic: &str,
-        offsets: RangeInclusive<i64>,
+        &mut self,
+        now: Instant,
+        (topic, partition): (&Arc<str>, i32),
+        range: (i64, i64),
         delivery_count: i16,
         why: &dyn Display,
     ) {
         let limit = self.core.delivery_count_limit();
         if self.observer.is_none() && limit.is_some_and(|limit| delivery_count >= limit) {
-            tracing::error!(
-                group_id = %self.core.config().group_id, topic,
-                first_offset = offsets.start(), last_offset = offsets.end(), delivery_count, %why,
-                "Records are lost to this group unless another member has settled them: it was their last allowed delivery."
-            );
+            let loss = Loss {
+                topic: Arc::clone(topic),
+                partition,
+                delivery_count,
+                why: Some(why.to_string()),
+            };
+            self.losses.lost(now, loss, range);
         }
     }
 
@@ -176,12 +174,14 @@ impl Driver {
         let settled = match &self.observer {
             Some(observer) => catch_unwind(AssertUnwindSafe(|| ask(observer))).unwrap_or_default(),
             None => {
-                tracing::error!(
-                    group_id = %self.core.config().group_id, %topic, partition = release.partition.partition,
-                    first_offset = release.first_offset, last_offset = release.last_offset,
-                    delivery_count = release.delivery_count,
-                    "Records were dropped on their last allowed delivery; they are rejected."
-                );
+                let loss = Loss {
+                    topic: Arc::clone(&topic),
+                    partition: release.partition.partition,
+                    delivery_count: release.delivery_count,
+                    why: None,
+                };
+                let range = (release.first_offset, release.last_offset);
+                self.losses.lost(now, loss, range);
                 LastDelivery::Reject
             }
         };
@@ -202,23 +202,45 @@ impl Driver {
 
     /// Settles offsets of an acquisition; returns how many of them were held. The acknowledgement of what was
     /// lost before is never sent, which is reported: its loss was told.
-    pub(super) fn settle(
-        &mut self,
-        now: Instant,
-        id: AcquisitionId,
-        (first, last): (i64, i64),
-        how: Acknowledgement,
-    ) -> u64 {
+    pub(super) fn settle(&mut self, now: Instant, settling: Settling) -> u64 {
+        let Settling {
+            id,
+            first,
+            last,
+            how,
+        } = settling;
         let settled = self.core.acknowledge(now.into_std(), id, first, last, how);
         // A loss may be known to the core alone.
         self.enter_events(now);
-        let lock = self.locks.get(&id);
-        let lost = lock.map_or(Vec::new(), |lock| lock.settle_lost(first, last));
-        for loss in lost {
-            let topic = self.topic(loss.partition);
-            self.reporter.enter_late(&topic, &loss);
-        }
+        self.settle_lost(&settling);
         settled
+    }
+
+    /// Reports what was lost before it was settled.
+    pub(super) fn settle_lost(&self, settling: &Settling) {
+        let lock = self.locks.get(&settling.id);
+        let lost = lock.map(|lock| lock.settle_lost(settling.first, settling.last));
+        for loss in lost.into_iter().flatten() {
+            let topic = self.topic(loss.partition);
+            self.shared.settled_late(&topic, &loss, settling.how);
+        }
+    }
+
+    /// What a close releases although the application has it in hand is no longer ours when it is settled.
+    fn lose_in_hand(&self, release: &Release) {
+        if release.why != ReleaseReason::Closing {
+            return;
+        }
+        if let Some(lock) = self.locks.get(&release.acquisition) {
+            lock.lost(&LockLoss {
+                acquisition: release.acquisition,
+                partition: release.partition,
+                first_offset: release.first_offset,
+                last_offset: release.last_offset,
+                delivery_count: release.delivery_count,
+                why: AckFailure::SessionEnded,
+            });
+        }
     }
 
     /// Locks that nobody has a handle of any more; looked for where some were added.
@@ -250,7 +272,7 @@ impl Driver {
         self.last_settled_at = Some(now);
         self.confirm(&outcome);
         let topic = self.topic(outcome.partition);
-        self.reporter.enter(&topic, &outcome);
+        self.shared.reporter().enter(&topic, &outcome);
         self.observe(&ShareEvent::Acknowledged { topic, outcome });
     }
 
@@ -275,13 +297,18 @@ impl Driver {
         // Who watches tells it in its own words.
         if self.observer.is_none() {
             let config = self.core.config();
-            tracing::warn!(group_id = %config.group_id, member_id = %config.member_id, "{warning}.");
+            let (group_id, member_id) = (&config.group_id, &config.member_id);
+            let advice = advice(&warning);
+            tracing::warn!(%group_id, %member_id, "{warning}.{advice}");
         }
         self.observe(&ShareEvent::Warning(warning));
     }
 
     fn fail(&mut self, error: FatalError) {
-        tracing::error!(group_id = %self.core.config().group_id, "{error}.");
+        // Before the first join the builder returns it; later it may be long until somebody polls.
+        if self.group.is_some() {
+            tracing::error!(group_id = %self.core.config().group_id, "{error}.");
+        }
         self.shared.tell(|outbox| {
             outbox.fatal = Some(error.clone());
             outbox.failed = Some(PollError::Fatal(error));
@@ -295,5 +322,15 @@ impl Driver {
         {
             tracing::error!("An observer panicked; the consumer goes on.");
         }
+    }
+}
+
+/// What to do about a warning, where nothing else helps.
+fn advice(warning: &Warning) -> &'static str {
+    match warning {
+        Warning::TopicMissing { .. } => {
+            " Create it, or check its name and the right to DESCRIBE it; it is looked for again and again."
+        }
+        _ => "",
     }
 }

@@ -1,6 +1,7 @@
 //! Carries the session core: time and answers in, requests out. One future per consumer.
 
 mod events;
+mod losses;
 mod requests;
 
 use std::collections::{BTreeMap, HashMap};
@@ -17,6 +18,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
+use self::losses::LossLog;
 use self::requests::Completion;
 use crate::cluster::Cluster;
 use crate::error::PollError;
@@ -24,7 +26,7 @@ use crate::group_watch::GroupWatch;
 use crate::lock::LockState;
 use crate::observer::ShareObserver;
 use crate::poll_interval::{PollInterval, Polls};
-use crate::report::{CommitReport, Reporter};
+use crate::report::CommitReport;
 use crate::shared::{Command, Shared};
 use crate::status::ShareStatus;
 
@@ -37,6 +39,10 @@ pub(crate) struct Driver {
     shared: Arc<Shared>,
     observer: Option<Arc<dyn ShareObserver>>,
     poll_interval: Option<PollInterval>,
+    /// The application has asked for records. Nothing is acquired before: should it end without, each record had used
+    /// up a delivery.
+    asked: bool,
+    paused: bool,
     #[cfg(feature = "telemetry")]
     telemetry: Option<crate::telemetry::Telemetry>,
     requests: JoinSet<Completion>,
@@ -45,8 +51,8 @@ pub(crate) struct Driver {
     heartbeats: Option<(BrokerId, Connection)>,
     locks: HashMap<AcquisitionId, Arc<LockState>>,
     locks_grew: bool,
+    losses: LossLog,
     topics: HashMap<TopicPartition, Arc<str>>,
-    reporter: Reporter,
     /// Who waits for the outcome of one record.
     confirmations: BTreeMap<(AcquisitionId, i64), oneshot::Sender<Result<(), AckFailure>>>,
     commits: BTreeMap<CommitId, Vec<oneshot::Sender<CommitReport>>>,
@@ -63,11 +69,12 @@ pub(crate) struct Driver {
 
 impl Driver {
     pub(crate) fn new(
-        core: SessionCore,
+        mut core: SessionCore,
         cluster: Cluster,
         shared: Arc<Shared>,
         observer: Option<Arc<dyn ShareObserver>>,
     ) -> Self {
+        core.pause();
         Self {
             group: None,
             core,
@@ -75,6 +82,8 @@ impl Driver {
             shared,
             observer,
             poll_interval: None,
+            asked: false,
+            paused: false,
             #[cfg(feature = "telemetry")]
             telemetry: None,
             requests: JoinSet::new(),
@@ -82,8 +91,8 @@ impl Driver {
             heartbeats: None,
             locks: HashMap::new(),
             locks_grew: false,
+            losses: LossLog::default(),
             topics: HashMap::new(),
-            reporter: Reporter::default(),
             confirmations: BTreeMap::new(),
             commits: BTreeMap::new(),
             closing: None,
@@ -176,6 +185,8 @@ impl Driver {
         }
         self.watch_polls(now);
         self.core.handle_timeout(std_now);
+        // What has arrived is told first: who waits for it wants no more.
+        self.enter_events(now);
         if self.shared.wants_more(self.core.is_out_of_credit()) {
             self.core.wants_more();
         }
@@ -183,6 +194,7 @@ impl Driver {
             self.send(request);
         }
         self.enter_events(now);
+        self.losses.tell(now, false, &self.core.config().group_id);
         self.unpublished = self.published_at.is_some_and(|at| now < at + STATUS_PACE);
         if !self.unpublished {
             self.publish(now);
@@ -221,7 +233,7 @@ impl Driver {
         let interval = self.poll_interval.as_ref();
         let poll = interval.and_then(|interval| interval.next_at(polled_at));
         // A day: nothing is due.
-        [core, closing, publish, poll]
+        [core, closing, publish, poll, self.losses.next_at()]
             .into_iter()
             .flatten()
             .min()
@@ -231,27 +243,26 @@ impl Driver {
     fn obey(&mut self, now: Instant, command: Command) {
         let std_now = now.into_std();
         match command {
-            Command::Settle {
+            Command::Settle(settling, reply) => {
+                let settled = self.settle(now, settling);
+                // What was lost before is told by its lock.
+                if let Some(reply) = reply.filter(|_| settled > 0) {
+                    let record = (settling.id, settling.first);
+                    self.confirmations.insert(record, reply);
+                }
+            }
+            Command::Drop {
                 id,
                 first,
                 last,
-                how,
+                forgotten,
             } => {
-                self.settle(now, id, (first, last), how);
-            }
-            Command::Confirm {
-                id,
-                offset,
-                how,
-                reply,
-            } => {
-                let settled = self.settle(now, id, (offset, offset), how);
-                // What was lost before is told by its lock.
-                if settled > 0 {
-                    self.confirmations.insert((id, offset), reply);
+                self.core.drop_held(std_now, id, first, last);
+                // A close gives all back; who watches tells it in its own words.
+                if self.closing.is_none() && self.observer.is_none() {
+                    self.losses.forgotten(now, forgotten);
                 }
             }
-            Command::Drop { id, first, last } => self.core.drop_held(std_now, id, first, last),
             Command::GiveBack {
                 id,
                 first,
@@ -286,9 +297,37 @@ impl Driver {
                     interval.handlers_run(now, at_a_time > 0);
                 }
             }
-            Command::Pause => self.core.pause(),
-            Command::Resume => self.core.resume(),
+            Command::Take(at_once) => {
+                self.core.take(at_once);
+                self.asked = true;
+                self.acquire();
+            }
+            Command::Pause => {
+                self.paused = true;
+                self.core.pause();
+            }
+            Command::Resume => {
+                self.paused = false;
+                self.acquire();
+            }
+            Command::AcquireOne => {
+                self.paused = false;
+                if self.asked {
+                    self.core.acquire_one();
+                }
+            }
+            Command::StopRenewals => {
+                self.paused = true;
+                self.core.pause();
+                self.core.stop_renewals();
+            }
             Command::Subscribe(topics) => self.core.subscribe(std_now, topics),
+        }
+    }
+
+    fn acquire(&mut self) {
+        if self.asked && !self.paused {
+            self.core.resume();
         }
     }
 
@@ -318,6 +357,10 @@ impl Driver {
             last_record_at: self.last_record_at,
             last_settled_at: self.last_settled_at,
             missing_topics: core.missing_topics().map(str::to_owned).collect(),
+            not_polled: self
+                .poll_interval
+                .as_ref()
+                .is_some_and(PollInterval::is_overdue),
             problem: core.problem().map(|problem| problem.cause().into()),
         };
         self.shared.status.send_if_modified(|current| {
@@ -329,7 +372,15 @@ impl Driver {
 
     /// Tells everybody who waits.
     fn finish(&mut self) {
-        let report = self.reporter.take();
+        let group_id = &self.core.config().group_id;
+        self.losses.tell(Instant::now(), true, group_id);
+        let unheard = self.shared.close_commands();
+        for command in &unheard {
+            if let Command::Settle(settling, _) = command {
+                self.settle_lost(settling);
+            }
+        }
+        let report = self.shared.reporter().take();
         let waiting = self
             .closing
             .take()
@@ -342,8 +393,8 @@ impl Driver {
         {
             drop(reply.send(report.clone()));
         }
-        for command in self.shared.close_commands() {
-            command.end(report.clone());
+        for command in unheard {
+            command.end(|| report.clone());
         }
         self.shared.tell(|outbox| outbox.closed = true);
         for connection in self.connections.values() {
@@ -358,6 +409,7 @@ impl Drop for Driver {
         if !self.closed {
             self.shared
                 .tell(|outbox| outbox.failed = Some(PollError::Bug));
+            self.locks.values().for_each(|lock| lock.ended());
             self.finish();
         }
     }

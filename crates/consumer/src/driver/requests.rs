@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::Driver;
 use crate::cluster::{LogRead, MetadataScope};
 use crate::error::ClientError;
-use crate::group_watch::{GroupFact, GroupWatch, MEMBERS_EVERY};
+use crate::group_watch::{ASKED_EVERY, GroupFact, GroupWatch};
 use crate::metrics::add;
 use crate::shared::ReadId;
 
@@ -162,14 +162,14 @@ impl Driver {
                         .set_group_limits(limits.delivery_count, limits.record_locks),
                     Err(error) => tracing::debug!(%error, "What the group allows is not known."),
                 }
-                self.spawn_limits(now + self.cluster.config().metadata_max_age);
+                self.spawn_limits(now + ASKED_EVERY);
             }
             GroupFact::Members(members) => {
                 match members {
                     Ok(members) => self.core.set_members(members),
                     Err(error) => tracing::debug!(%error, "The group's members are not known."),
                 }
-                self.spawn_members(now + MEMBERS_EVERY);
+                self.spawn_members(now + ASKED_EVERY);
             }
         }
     }

@@ -2,7 +2,7 @@
 //! wasn't.
 
 use sharegroup_consumer::TopicPartition;
-use sharegroup_consumer::admin::{Admin, LogPosition};
+use sharegroup_consumer::admin::{Admin, LogOffset, LogPosition};
 
 use super::{GROUP, PARTITIONS, TOPIC, World, at_every_wait, cut};
 
@@ -20,7 +20,7 @@ macro_rules! asked_again {
                 let $admin = &Admin::new(world.config());
                 let is_done = cut(at, async { $question.await.unwrap() }).await.is_some();
                 assert_eq!(format!("{:?}", $question.await.unwrap()), expected);
-                consumer.close(super::SECOND).await.unwrap();
+                drop(consumer.close(super::SECOND).await.unwrap());
                 is_done
             })
             .await;
@@ -36,10 +36,12 @@ fn partitions() -> Vec<TopicPartition> {
 
 asked_again! {
     t9_share_version_can_be_dropped: |admin| admin.share_version();
+    t9_knows_share_groups_can_be_dropped: |admin| admin.knows_share_groups();
     t9_list_groups_can_be_dropped: |admin| admin.list_groups();
     t9_find_group_can_be_dropped: |admin| admin.find_group(GROUP);
     t9_describe_share_group_can_be_dropped: |admin| admin.describe_share_group(GROUP);
     t9_share_group_offsets_can_be_dropped: |admin| admin.share_group_offsets(GROUP, None);
+    t9_consumer_group_offsets_can_be_dropped: |admin| admin.consumer_group_offsets("old");
     t9_log_offsets_can_be_dropped: |admin| admin.log_offsets(&partitions(), LogPosition::Latest);
     t9_list_topics_can_be_dropped: |admin| admin.list_topics();
     t9_describe_topics_can_be_dropped: |admin| admin.describe_topics(&[TOPIC]);
@@ -103,6 +105,59 @@ async fn t9_a_configuration_that_is_dropped_was_set_or_not() {
         admin.set_group_config(GROUP, KEY, "4000").await.unwrap();
         assert_eq!(value().await, "4000");
         set.is_some()
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn t9_offsets_that_are_dropped_were_set_or_not() {
+    at_every_wait(async |at| {
+        let world = World::with_records(4).await;
+        let admin = Admin::new(world.config());
+        let offsets = [LogOffset::new(TopicPartition::new(TOPIC, 0), 1)];
+        let altered = cut(at, admin.alter_share_group_offsets("altered", &offsets)).await;
+        let stands = async || {
+            let offsets = admin.share_group_offsets("altered", None).await.unwrap();
+            offsets.iter().find_map(|found| found.start_offset)
+        };
+        assert!(stands().await == Some(1) || altered.is_none());
+        admin
+            .alter_share_group_offsets("altered", &offsets)
+            .await
+            .unwrap();
+        assert_eq!(stands().await, Some(1));
+        altered.is_some()
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn t9_beginning_that_is_dropped_was_done_or_not() {
+    at_every_wait(async |at| {
+        let world = World::with_records(4).await;
+        let admin = Admin::new(world.config());
+        let begin = || admin.begin_share_group("begun", &[TOPIC], LogPosition::Earliest);
+        let begun = cut(at, begin()).await;
+        begin().await.unwrap();
+        assert_eq!(begin().await, Ok(Vec::new()));
+        begun.is_some()
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn t9_commits_that_are_dropped_were_done_or_not() {
+    at_every_wait(async |at| {
+        let world = World::with_records(4).await;
+        let admin = Admin::new(world.config());
+        let offsets = [LogOffset::new(TopicPartition::new(TOPIC, 0), 1)];
+        let commit = || admin.alter_consumer_group_offsets("old", &offsets);
+        let done = cut(at, commit()).await;
+        let committed = admin.consumer_group_offsets("old").await.unwrap();
+        assert!(committed == offsets || done.is_none() && committed.is_empty());
+        commit().await.unwrap();
+        assert_eq!(admin.consumer_group_offsets("old").await.unwrap(), offsets);
+        done.is_some()
     })
     .await;
 }

@@ -49,7 +49,7 @@ async fn t9_an_implicit_poll_that_is_dropped_loses_no_record() {
         let polled = cut(at, consumer.poll_implicit()).await.map(|polled| {
             polled.unwrap().unwrap();
         });
-        consumer.commit().await.unwrap();
+        drop(consumer.commit().await.unwrap());
         world.finish(consumer).await;
         polled.is_some()
     })

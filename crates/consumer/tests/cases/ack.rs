@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use sharegroup_broker::{Broker, ServerLimits};
 use sharegroup_consumer::{
-    AckFailure, Acknowledge, CommitReport, PartitionReport, SettleError, ShareBatch, ShareEvent,
+    AckFailure, Acknowledge, CommitReport, Delivery, PartitionReport, SettleError, ShareBatch,
+    ShareEvent,
 };
 use sharegroup_launcher::Kafka;
 use sharegroup_wire::ErrorCode;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::both::{Cluster, on_both, on_shared, on_three};
+use crate::both::{Cluster, on_shared, on_three};
 use crate::case::{
     Case, FETCH, MS, SECOND, Seen, counted, deliveries, next, nothing_for, offsets, until, up_to,
 };
@@ -47,7 +48,8 @@ fn of(report: &CommitReport, partition: i32) -> &PartitionReport {
 
 /// Other tests need a broker that lives on, and keeps its connections.
 #[tokio::test(flavor = "multi_thread")]
-async fn b_036_t24_and_t25_what_is_held_outlives_idleness_and_its_loss_in_a_restart_is_told_once() {
+async fn b_036_b_114_t24_and_t25_what_is_held_outlives_idleness_and_its_loss_in_a_restart_is_told_once()
+ {
     let kafka = Kafka::builder().set("connections.max.idle.ms", "3000");
     let kafka = kafka.set("group.share.min.heartbeat.interval.ms", "500");
     let Some(kafka) = kafka.start_or_skip().unwrap() else {
@@ -62,6 +64,7 @@ async fn b_036_t24_and_t25_what_is_held_outlives_idleness_and_its_loss_in_a_rest
     let embedded = Cluster::embedded(broker.start().await.unwrap(), kafka.tools());
     let real = Cluster::real(Arc::new(kafka));
     tokio::join!(Box::pin(t24(&embedded)), Box::pin(t24(&real)));
+    tokio::join!(Box::pin(b_114(&embedded)), Box::pin(b_114(&real)));
     tokio::join!(Box::pin(b_036(&embedded)), Box::pin(b_036(&real)));
 }
 
@@ -76,6 +79,33 @@ async fn t24(cluster: &Cluster) {
     assert_eq!(held.lock().lost(), None);
     held.accept();
     assert!(consumer.commit().await.unwrap().is_ok());
+    case.drained().await;
+    case.close(consumer).await;
+}
+
+async fn b_114(cluster: &Cluster) {
+    let case = Case::new(cluster, "b-114", 1, &[]).await;
+    case.set_group("share.heartbeat.interval.ms", "5000").await;
+    case.produce(0, 3).await;
+    let seen = Arc::new(Seen::default());
+    let builder = case.builder().observer(Arc::clone(&seen) as _);
+    let mut consumer = builder.build().await.unwrap();
+    next(&mut consumer).await.accept();
+    assert!(consumer.commit().await.unwrap().is_ok());
+    let links = case.tap.links();
+    // Nothing is asked for: the broker closes every connection.
+    consumer.pause();
+    nothing_for(&mut consumer, 10 * SECOND).await;
+    consumer.resume();
+    case.produce(0, 2).await;
+    let again = next(&mut consumer).await;
+    assert_eq!(offsets(&again), [3, 4]);
+    again.accept();
+    assert!(consumer.commit().await.unwrap().is_ok());
+    assert!(case.tap.links() > links, "nothing was idle");
+    let warned =
+        |event: &ShareEvent| matches!(event, ShareEvent::Warning(_) | ShareEvent::LockLost { .. });
+    assert_eq!(seen.count(warned), 0, "{:?}", seen.events());
     case.drained().await;
     case.close(consumer).await;
 }
@@ -134,7 +164,7 @@ async fn b_038(cluster: &Cluster) {
         .map(|(_, range)| (range.first_offset, range.last_offset));
     assert_eq!(ranges.collect::<Vec<_>>(), [(3, 3), (7, 7)]);
     batch.accept();
-    assert!(case.close(consumer).await.is_ok());
+    assert!(case.closed(consumer).await.is_ok());
     case.drained().await;
 }
 
@@ -265,14 +295,12 @@ async fn b_042(cluster: &Cluster) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b_043_markers_are_acknowledged_though_nothing_is_delivered() {
-    // Brokers of its own: they make the topic of transactions, which holds up whatever else they do.
-    on_both(&[], b_043).await;
+    on_shared(b_043).await;
 }
 
 async fn b_043(cluster: &Cluster) {
-    // A second is too short for a broker beside others that start.
-    const LOCK: Duration = Duration::from_secs(3);
-    let lock = [("share.record.lock.duration.ms", "3000")];
+    const LOCK: Duration = Duration::from_secs(1);
+    let lock = [("share.record.lock.duration.ms", "1000")];
     let case = Case::new(cluster, "b-043", 1, &lock).await;
     let mut teller = Teller::open(cluster.bootstrap_servers(), case.name).await;
     teller.transact("a", true).await;
@@ -315,7 +343,7 @@ async fn b_044(cluster: &Cluster) {
     }
     assert_eq!(seen, up_to(1000));
     assert!(started.elapsed() < 10 * SECOND, "{:?}", started.elapsed());
-    assert!(case.close(consumer).await.is_ok());
+    assert!(case.closed(consumer).await.is_ok());
     case.drained().await;
 }
 
@@ -410,10 +438,9 @@ async fn b_049(cluster: &Cluster) {
     .await;
     case.produce(1, 5).await;
     let young = deliveries(&mut consumer, 5).await;
-    until("the older locks are lost", async || {
-        old[0].lock().lost().is_some()
-    })
-    .await;
+    // The fifth of them came with a fetch of its own.
+    let is_lost = |delivery: &Delivery| delivery.lock().lost().is_some();
+    until("the older locks are lost", async || old.iter().all(is_lost)).await;
     for delivery in old.into_iter().chain(young) {
         drop(delivery.accept());
     }

@@ -17,7 +17,7 @@ use sharegroup_wire::record::RecordBatchBuilder;
 use tokio::time::{Instant, timeout};
 
 use crate::both::{Cluster, on_shared};
-use crate::case::{Case, LONG, SECOND, counted, deliveries, next, nothing_for, offsets, until};
+use crate::case::{Case, LONG, MS, SECOND, counted, deliveries, next, nothing_for, offsets, until};
 use crate::transactions::Teller;
 
 /// The partition of an answer that acquires something, if one does.
@@ -43,6 +43,7 @@ async fn t17_absent_leader_hint_moves_nothing() {
 async fn t17(cluster: &Cluster) {
     let case = Case::new(cluster, "t17", 1, &[]).await;
     let mut consumer = case.open().await;
+    nothing_for(&mut consumer, MS).await;
     for hint in [(-1, -1), (0, 0)] {
         let told = Arc::new(AtomicBool::new(false));
         let tell = Arc::clone(&told);
@@ -201,6 +202,7 @@ async fn believe(cluster: &Cluster, name: &'static str, lie: Vec<AcquiredRecords
         true
     });
     let mut consumer = case.open().await;
+    nothing_for(&mut consumer, MS).await;
     case.produce(0, 5).await;
     until("the lie", async || told.load(Ordering::Relaxed)).await;
     let started = Instant::now();
@@ -213,16 +215,16 @@ async fn believe(cluster: &Cluster, name: &'static str, lie: Vec<AcquiredRecords
         );
         batch.accept();
     }
-    consumer.commit().await.unwrap();
+    drop(consumer.commit().await.unwrap());
     assert!(started.elapsed() < 5 * SECOND, "{:?}", started.elapsed());
     // What the lie hid from the client is free again with its session.
-    consumer.close(10 * SECOND).await.unwrap();
+    drop(consumer.close(10 * SECOND).await.unwrap());
     let mut consumer = case.other().build().await.unwrap();
     tokio::select! {
         () = case.drained() => {}
         () = accept_all(&mut consumer) => {}
     }
-    consumer.close(10 * SECOND).await.unwrap();
+    drop(consumer.close(10 * SECOND).await.unwrap());
 }
 
 async fn accept_all(consumer: &mut ShareConsumer) {
@@ -279,5 +281,5 @@ async fn t20(cluster: &Cluster) {
     for delivery in found {
         drop(delivery.accept());
     }
-    assert!(case.close(consumer).await.is_ok());
+    assert!(case.closed(consumer).await.is_ok());
 }

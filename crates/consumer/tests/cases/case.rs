@@ -13,6 +13,7 @@ use sharegroup_consumer::{
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::both::Cluster;
+use crate::group::set_group;
 use crate::tap::Tap;
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
@@ -22,6 +23,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(30);
 
 pub(crate) const METADATA: i16 = 3;
 pub(crate) const API_VERSIONS: i16 = 18;
+pub(crate) const DESCRIBE_CONFIGS: i16 = 32;
 pub(crate) const FETCH: i16 = 78;
 pub(crate) const ACKNOWLEDGE: i16 = 79;
 
@@ -61,9 +63,8 @@ impl<'a> Case<'a> {
             ("share.auto.offset.reset", "earliest"),
             ("share.heartbeat.interval.ms", "500"),
         ];
-        for (key, value) in always.iter().chain(group) {
-            case.set_group(key, value).await;
-        }
+        let settings: Vec<_> = always.iter().chain(group).copied().collect();
+        set_group(&case.admin, name, &settings).await;
         case
     }
 
@@ -79,8 +80,7 @@ impl<'a> Case<'a> {
     }
 
     pub(crate) async fn set_group(&self, key: &str, value: &str) {
-        let set = self.admin.set_group_config(self.name, key, value);
-        set.await.unwrap();
+        set_group(&self.admin, self.name, &[(key, value)]).await;
     }
 
     /// Of a client whose requests go over the tap.
@@ -150,7 +150,12 @@ impl<'a> Case<'a> {
     }
 
     /// Closes a consumer, and looks at all it has sent.
-    pub(crate) async fn close(&self, mut consumer: ShareConsumer) -> CommitReport {
+    pub(crate) async fn close(&self, consumer: ShareConsumer) {
+        drop(self.closed(consumer).await);
+    }
+
+    /// The same; what became of acknowledgements.
+    pub(crate) async fn closed(&self, mut consumer: ShareConsumer) -> CommitReport {
         let report = consumer.close(10 * SECOND).await.unwrap();
         self.tap.check();
         report
@@ -186,10 +191,14 @@ pub(crate) async fn counted(consumer: &ShareConsumer, accepted: u64, gaps: u64) 
 /// The next batch.
 pub(crate) async fn next(consumer: &mut ShareConsumer) -> ShareBatch {
     let polled = timeout(LONG, consumer.poll()).await;
-    polled
-        .expect("a batch in time")
-        .unwrap()
-        .expect("not closed")
+    let Ok(polled) = polled else {
+        panic!(
+            "no batch in time: {:?}, {:?}",
+            consumer.status(),
+            consumer.metrics()
+        );
+    };
+    polled.unwrap().expect("not closed")
 }
 
 /// The next so many records, one by one.

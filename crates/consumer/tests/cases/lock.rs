@@ -78,7 +78,7 @@ async fn b_055(case: &Case<'_>) {
     again.accept();
     assert!(consumer.commit().await.unwrap().is_ok());
     assert_eq!(case.tap.count(Sent::renews), 0);
-    consumer.close(SECOND).await.unwrap();
+    drop(consumer.close(SECOND).await.unwrap());
     case.tap.check();
 }
 
@@ -101,7 +101,7 @@ async fn b_056(cluster: &Cluster) {
     sleep_until(started + 2 * LOCK).await;
     assert_eq!(not_renewable(&seen), 1);
     let renewals = case.tap.count(Sent::renews);
-    assert!((1..=4).contains(&renewals), "{renewals} renewals");
+    assert!((1..=8).contains(&renewals), "{renewals} renewals");
     // Too late, which is reported; nothing of it was sent.
     slow.accept();
     assert!(!consumer.commit().await.unwrap().is_ok());
@@ -146,7 +146,7 @@ async fn b_057(cluster: &Cluster) {
     let started = Instant::now();
     next(&mut other).await.accept();
     assert!(started.elapsed() < 5 * SECOND, "{:?}", started.elapsed());
-    other.close(SECOND).await.unwrap();
+    drop(other.close(SECOND).await.unwrap());
     drop(held);
     case.close(greedy).await;
 }

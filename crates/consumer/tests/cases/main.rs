@@ -13,7 +13,10 @@ mod answers;
 #[path = "../both/mod.rs"]
 mod both;
 mod case;
+#[path = "../group/mod.rs"]
+mod group;
 mod lock;
+mod ops;
 mod session;
 mod tap;
 #[path = "../transactions/mod.rs"]

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sharegroup_consumer::admin::Admin;
 use sharegroup_consumer::{
     AckFailure, Acknowledge, FatalError, OpenError, ShareConsumer, ShareEvent, Warning,
 };
@@ -17,13 +18,30 @@ use tokio::time::{Instant, timeout};
 
 use crate::both::{Cluster, on_shared, on_three};
 use crate::case::{
-    API_VERSIONS, Case, FETCH, METADATA, MS, SECOND, Seen, next, offsets, until, up_to,
+    API_VERSIONS, Case, DESCRIBE_CONFIGS, FETCH, METADATA, MS, SECOND, Seen, next, nothing_for,
+    offsets, until, up_to,
 };
 use crate::tap::{Fault, Sent};
 
 fn opens(sent: &Sent) -> bool {
     let fetch: Option<ShareFetchRequest> = sent.read();
     fetch.is_some_and(|fetch| fetch.share_session_epoch == SessionEpoch::OPEN)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn group_settings_are_waited_for_on_each_broker_by_a_client_that_has_just_begun() {
+    on_three(group_settings).await;
+}
+
+async fn group_settings(cluster: &Cluster) {
+    let case = Case::without_topic(cluster, "settings", &[]).await;
+    let admin = Admin::new(case.config());
+    let set = admin.set_group_config(case.name, "share.record.lock.duration.ms", "2000");
+    set.await.unwrap();
+    let sent = case.tap.sent().into_iter();
+    let looks = sent.filter(|sent| sent.api_key == DESCRIBE_CONFIGS);
+    let asked: BTreeSet<_> = looks.map(|sent| sent.address).collect();
+    assert_eq!(asked.len(), 3, "{asked:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -100,6 +118,7 @@ async fn b_028_old_leader_is_told_that_the_partition_left() {
 async fn b_028(cluster: &Cluster) {
     let case = Case::new(cluster, "b-028", 1, &[]).await;
     let mut consumer = case.open().await;
+    nothing_for(&mut consumer, MS).await;
     until("a session", async || {
         case.tap.count(|sent| sent.api_key == FETCH) > 1
     })

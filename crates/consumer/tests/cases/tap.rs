@@ -223,6 +223,11 @@ impl Tap {
         self.state().answers.push((R::KEY, Box::new(on)));
     }
 
+    /// Connections that were opened so far.
+    pub(crate) fn links(&self) -> usize {
+        self.0.links.load(Ordering::Relaxed)
+    }
+
     /// All requests so far.
     pub(crate) fn sent(&self) -> Vec<Sent> {
         self.state().sent.clone()

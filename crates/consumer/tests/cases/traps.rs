@@ -91,7 +91,7 @@ async fn t3(cluster: &Cluster) {
     assert!(first.commit().await.unwrap().is_ok());
     case.drained().await;
     assert_eq!(second.metrics().records_acquired, 0);
-    second.close(SECOND).await.unwrap();
+    drop(second.close(SECOND).await.unwrap());
     case.close(first).await;
 }
 
@@ -109,6 +109,7 @@ async fn t4(cluster: &Cluster) {
         let fetch: Option<ShareFetchRequest> = sent.read();
         fetch.is_some_and(|fetch| fetch.max_wait_ms > 1_000)
     };
+    nothing_for(&mut consumer, MS).await;
     until("a parked fetch", async || case.tap.count(parks) > 0).await;
     let producer = Producer::new(ProducerConfig::new(case.config()));
     let send = async || {
@@ -142,7 +143,7 @@ async fn t5(cluster: &Cluster) {
         sleep(5 * MS).await;
         drop(delivery.accept());
     }
-    assert!(case.close(consumer).await.is_ok());
+    assert!(case.closed(consumer).await.is_ok());
     // One every 10 ms of the linger at most, and a few fetches.
     let requests = case.tap.count(Sent::settles);
     assert!(requests <= RECORDS * 6 / 10, "{requests} requests");
@@ -345,7 +346,8 @@ async fn t12(cluster: &Cluster) {
         let expected = if offset == STALE { refused } else { Ok(()) };
         assert_eq!(confirmation.await, expected, "{offset}");
     }
-    case.close(consumer).await;
+    let report = case.closed(consumer).await;
+    assert_eq!(report.partitions[0].failed_records, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -508,7 +510,7 @@ async fn t16(cluster: &Cluster) {
         batch.accept();
     }
     assert_eq!(seen, BTreeSet::from([1, 2]));
-    assert!(case.close(consumer).await.is_ok());
+    assert!(case.closed(consumer).await.is_ok());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -523,7 +525,7 @@ async fn t23(cluster: &Cluster) {
     let mut consumer = builder.build().await.unwrap();
     next(&mut consumer).await.accept();
     assert!(consumer.commit().await.unwrap().is_ok());
-    assert!(case.close(consumer).await.is_ok());
+    assert!(case.closed(consumer).await.is_ok());
     case.drained().await;
 }
 
@@ -551,7 +553,7 @@ async fn t27(cluster: &Cluster) {
     let mut consumer = builder.build().await.unwrap();
     let mut batch = next(&mut consumer).await;
     batch.settle_indexes(0..4, Acknowledge::Accept).unwrap();
-    let report = case.close(consumer).await;
+    let report = case.closed(consumer).await;
     assert_eq!(
         (report.partitions[0].accepted, report.partitions[0].released),
         (4, 6)

@@ -59,6 +59,10 @@ pub fn offsets(batch: &ShareBatch) -> Vec<i64> {
     batch.records().map(|record| record.offset).collect()
 }
 
+pub fn up_to(end: i64) -> Vec<i64> {
+    (0..end).collect()
+}
+
 /// Offsets of a partition that were accepted.
 pub fn accepted(cluster: &MemoryCluster, place: Place) -> Vec<i64> {
     cluster.model(|model| model.offsets(place, |slot| *slot == Slot::Accepted))

@@ -19,7 +19,7 @@ use crate::event::{
     AckFailure, Acquired, AcquiredRange, BrokerVersions, ConnectionId, Event, Failure,
     ReleaseReason, Warning,
 };
-use crate::limits::{HOLDING_PACE_MAX, HOLDING_PACE_MIN, UNAUTHORIZED_BACKOFF};
+use crate::limits::{HOLDING_PACE_MAX, HOLDING_PACE_MIN, THROTTLE_MAX, UNAUTHORIZED_BACKOFF};
 use crate::share_session::{FetchProgress, InFlight, Link, Sending};
 use crate::trouble::Subject;
 
@@ -216,7 +216,8 @@ impl SessionCore {
             return self.troubles.over(|subject| *subject == quota);
         };
         if let Some(session) = self.sessions.get_mut(&broker) {
-            session.muted_until = session.muted_until.max(now + time);
+            let until = now + time.min(THROTTLE_MAX);
+            session.muted_until = session.muted_until.max(until);
         }
         self.warn(
             now,

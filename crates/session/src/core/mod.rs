@@ -50,8 +50,8 @@ pub struct SessionConfig {
     pub batch_records: u32,
     /// Most records held at a time. Soft by one producer batch per leader in batch-optimized mode.
     pub records_held_max: u32,
-    /// Whether fewer are held where fewer are settled: about a second's worth, at least 100, at most
-    /// our part of what the brokers lock of each partition. Else as many as allowed, always.
+    /// Whether fewer are held where fewer are settled: about a second's worth, no more than were settled so far but
+    /// at least 4, and at most our part of what the brokers lock of each partition. Else as many as allowed, always.
     pub credit_adapts: bool,
     /// Most bytes of frames whose records are held.
     pub bytes_held_max: u64,
@@ -63,7 +63,7 @@ pub struct SessionConfig {
     pub fetch_bytes_max: i32,
     /// How records are acquired.
     pub acquire_mode: AcquireMode,
-    /// Longest wait of an acknowledgement for company.
+    /// Longest wait of an acknowledgement for company; at most a quarter of a lock.
     pub acknowledge_linger: Duration,
     /// Deliveries after which the broker archives a record, where the caller knows
     /// (`share.delivery.count.limit`); else see [`SessionCore::set_group_limits`].
@@ -139,6 +139,8 @@ pub struct SessionCore {
     phase: Phase,
     afterwards: Afterwards,
     paused: bool,
+    /// With [`SessionCore::acquire_one`]: nothing is acquired while so many records are held.
+    held_enough: Option<u64>,
     /// The application waits, and has all that was held when it said so.
     wants_more: bool,
     /// A lock ran out before its records were settled, and the application gave no sign of life since.
@@ -173,6 +175,7 @@ impl SessionCore {
             phase: Phase::Running,
             afterwards: Afterwards::default(),
             paused: false,
+            held_enough: None,
             wants_more: false,
             stalled: false,
             last_connection: 0,
@@ -305,7 +308,7 @@ impl SessionCore {
         }
         self.credit.settled(now, offsets);
         let linger = if self.phase == Phase::Running {
-            self.config.acknowledge_linger
+            self.config.acknowledge_linger.min(self.lock / 4)
         } else {
             Duration::ZERO
         };
@@ -379,6 +382,12 @@ impl SessionCore {
         self.stalled = false;
     }
 
+    /// The application takes up to so many records at once. Until this is known it is given few: what it has not
+    /// seen when it ends has used up a delivery.
+    pub fn take(&mut self, at_once: u32) {
+        self.credit.take(at_once);
+    }
+
     /// The application works on so many records at a time: at least as many are held, within the other bounds.
     /// 0 = it doesn't say.
     pub fn work_on(&mut self, at_a_time: u32) {
@@ -415,11 +424,20 @@ impl SessionCore {
     /// Acquires nothing new until [`SessionCore::resume`]; membership and what is held go on.
     pub const fn pause(&mut self) {
         self.paused = true;
+        self.held_enough = None;
     }
 
     /// Acquires again.
     pub const fn resume(&mut self) {
         self.paused = false;
+        self.held_enough = None;
+    }
+
+    /// Acquires one record more than is held, within the credit, or a whole batch where the leader knows no other
+    /// way (before Kafka 4.2, or [`AcquireMode::BatchOptimized`]), and then nothing until [`SessionCore::resume`].
+    pub fn acquire_one(&mut self) {
+        self.paused = false;
+        self.held_enough = Some(self.records_held() + 1);
     }
 
     /// Subscribes to other topics.
@@ -687,17 +705,25 @@ impl SessionCore {
             return;
         };
         let was_open = session.is_open();
+        let asked = session.in_flight.is_some();
         if let Some(connection) = session.end(now) {
             self.disconnects
                 .push_back(Request::Disconnect { broker, connection });
         }
+        let Counts {
+            held,
+            pending,
+            sent,
+        } = self.book.counts(|acquisition| acquisition.broker == broker);
+        // Brokers close what is idle (`connections.max.idle.ms`).
+        let was_idle = !asked && held + pending + sent == 0;
         self.book.lose_all(AckFailure::SessionEnded, |acquisition| {
             acquisition.broker == broker
         });
         self.troubles
             .over(|subject| matches!(subject, Subject::Acknowledgements(_)));
         self.topology.refresh(now);
-        if self.phase == Phase::Running {
+        if self.phase == Phase::Running && !was_idle {
             let detail = detail.to_owned();
             let warning = if was_open {
                 Warning::SessionLost { broker, detail }
@@ -725,6 +751,11 @@ impl SessionCore {
         }
         if passed.not_renewed {
             self.credit.expired();
+            self.warn(
+                now,
+                Subject::Notice,
+                Warning::LockTooShort { lock: self.lock },
+            );
         }
         if passed.held_expired && self.phase == Phase::Running && !self.stalled {
             self.stalled = true;

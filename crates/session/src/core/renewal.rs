@@ -4,8 +4,12 @@
 //! offsets isn't ours any more, and always where the group has renewal off
 //! (`share.renew.acknowledge.enable`); the answer, INVALID_RECORD_STATE, is the same. So a failed
 //! renewal is tried with ever fewer offsets. Where one offset fails alone it is suspected, and others
-//! are tried: once a renewal succeeds the suspects are known to be stale; where several fail alone and
-//! none has succeeded within the last quarter of a lock, renewal is off, and what is held stays ours until its lock ends.
+//! are tried: once a renewal succeeds the suspects are known to be stale; where several fail alone, one of them
+//! of the newest acquisition, and none has succeeded within the last quarter of a lock, renewal is off, and what
+//! is held stays ours until its lock ends.
+//!
+//! INVALID_REQUEST is the answer where an offset is past all that the leader has acquired (another leader did,
+//! before): the last one and all after it are lost.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -25,6 +29,9 @@ const RENEW_SINCE: i16 = 2;
 /// Offsets that must fail alone, without a success between, before renewal counts as off.
 const SUSPECTS_MAX: usize = 3;
 
+/// Doublings of the pause after which renewal is tried again, so that it can't overflow.
+const REFUSALS_MAX: u32 = 16;
+
 /// What is known about renewing.
 #[derive(Debug, Default)]
 pub(super) struct Renewal {
@@ -33,6 +40,10 @@ pub(super) struct Renewal {
     suspects: Vec<RenewedRange>,
     /// Renewal was told to be impossible, and none has succeeded since.
     told_impossible: bool,
+    /// How often renewal was found to be off, since the last that succeeded.
+    refusals: u32,
+    /// The caller wants no more of it.
+    is_stopped: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -49,6 +60,7 @@ enum Known {
 impl SessionCore {
     pub(super) fn is_renewable(&self, versions: BrokerVersions) -> bool {
         versions.share_acknowledge >= RENEW_SINCE
+            && !self.renewal.is_stopped
             && !matches!(self.renewal.known, Known::Refused { .. })
     }
 
@@ -58,7 +70,19 @@ impl SessionCore {
             Link::Up(_, versions) => versions.share_acknowledge >= RENEW_SINCE,
             _ => true,
         };
-        !self.renewal.told_impossible && self.sessions.values().all(knows)
+        !self.renewal.told_impossible
+            && !self.renewal.is_stopped
+            && self.sessions.values().all(knows)
+    }
+
+    /// Lets all locks run out, for good: the caller can't answer for what it holds any more. Acquire
+    /// nothing new as well ([`SessionCore::pause`]).
+    pub fn stop_renewals(&mut self) {
+        self.renewal.is_stopped = true;
+        if !std::mem::replace(&mut self.renewal.told_impossible, true) {
+            self.events
+                .push_back(Event::RenewableChanged { renewable: false });
+        }
     }
 
     /// When to renew a lock that ends at `deadline`.
@@ -177,9 +201,8 @@ impl SessionCore {
         }
         match error {
             ErrorCode::None => self.renewed(sent_at, ranges, &ids),
-            ErrorCode::InvalidRecordState | ErrorCode::InvalidRequest => {
-                self.renewal_refused(now, ranges, total, &ids)
-            }
+            ErrorCode::InvalidRecordState => self.renewal_refused(now, ranges, total, &ids),
+            ErrorCode::InvalidRequest => self.past_the_end(now, ranges, total, &ids),
             error
                 if error.is_retriable()
                     && error != ErrorCode::NotLeaderOrFollower
@@ -212,7 +235,8 @@ impl SessionCore {
         ids: &BTreeSet<AcquisitionId>,
     ) {
         self.renewal.known = Known::Works { at: sent_at };
-        if std::mem::take(&mut self.renewal.told_impossible) {
+        self.renewal.refusals = 0;
+        if !self.renewal.is_stopped && std::mem::take(&mut self.renewal.told_impossible) {
             self.events
                 .push_back(Event::RenewableChanged { renewable: true });
         }
@@ -280,21 +304,71 @@ impl SessionCore {
         if total == 1 {
             self.renewal.suspects.extend(ranges);
             if self.renewal.suspects.len() >= SUSPECTS_MAX {
-                return match self.renewal.known {
-                    // It worked a moment ago: these are stale, each by itself.
-                    Known::Works { at } if now < at + self.lock / 4 => self.leave_to_end(ids),
-                    _ => self.turn_off(now),
+                // It worked a moment ago: these are stale, each by itself.
+                if matches!(self.renewal.known, Known::Works { at } if now < at + self.lock / 4) {
+                    return self.leave_to_end(ids);
+                }
+                let Some(newest) = self.newest_unsuspected() else {
+                    return self.turn_off(now);
                 };
+                // Later than what is taken with it.
+                self.renew_by(ids, 1, now + self.lock / 4);
+                return self.renew_by(&[newest].into(), 1, now);
             }
             most = 1;
         } else if self.renewal.known == Known::Nothing {
             // One alone tells whether renewal works at all.
             most = 1;
         }
+        self.renew_by(ids, most, now);
+    }
+
+    /// These are renewed at that time, at most so many offsets of each at once.
+    fn renew_by(&mut self, ids: &BTreeSet<AcquisitionId>, most: u64, at: Instant) {
         for (_, acquisition) in self.book.iter_mut().filter(|(id, _)| ids.contains(id)) {
             acquisition.renew_offsets_max = most;
-            acquisition.renew_at = Some(now);
+            acquisition.renew_at = Some(at);
         }
+    }
+
+    /// The newest of what is held, which is the last to be stale, where none of it is suspected yet.
+    fn newest_unsuspected(&self) -> Option<AcquisitionId> {
+        let is_reached = |broker| {
+            let session = self.sessions.get(&broker);
+            session.is_some_and(|session| match session.link {
+                Link::Up(_, versions) => self.is_renewable(versions),
+                _ => false,
+            })
+        };
+        let held = self.book.iter().filter(|(_, acquisition)| {
+            acquisition.counts().held > 0 && is_reached(acquisition.broker)
+        });
+        let newest = held.map(|(id, _)| id).max()?;
+        let mut suspected = self
+            .renewal
+            .suspects
+            .iter()
+            .map(|suspect| suspect.acquisition);
+        (!suspected.any(|id| id == newest)).then_some(newest)
+    }
+
+    /// The leader has acquired nothing from the last of these on. What is below may be ours.
+    fn past_the_end(
+        &mut self,
+        now: Instant,
+        ranges: &[RenewedRange],
+        total: u64,
+        ids: &BTreeSet<AcquisitionId>,
+    ) {
+        let last = ranges.iter().max_by_key(|range| range.last);
+        let partition = ids
+            .iter()
+            .find_map(|id| self.book.get(*id))
+            .map(|a| a.partition);
+        if let (Some(last), Some(newest), Some(partition)) = (last, ids.last(), partition) {
+            self.book.past_the_end(partition, *newest, last.last);
+        }
+        self.renew_by(ids, (total / 2).max(1), now);
     }
 
     /// These acquisitions are not renewed any more; their locks end, or have ended.
@@ -311,8 +385,10 @@ impl SessionCore {
     /// The group refuses renewals.
     fn turn_off(&mut self, now: Instant) {
         self.renewal.suspects.clear();
+        let pause = self.lock / 4 * 2_u32.saturating_pow(self.renewal.refusals);
+        self.renewal.refusals = (self.renewal.refusals + 1).min(REFUSALS_MAX);
         self.renewal.known = Known::Refused {
-            until: now + RENEWAL_REFUSED_FOR,
+            until: now + pause.min(RENEWAL_REFUSED_FOR),
         };
         for (_, acquisition) in self.book.iter_mut() {
             acquisition.renew_at = None;
@@ -332,7 +408,8 @@ impl SessionCore {
         }
     }
 
-    /// After a while renewal is tried again, with what is held. It counts as impossible until it works.
+    /// After a while renewal is tried again, with what is held: it may have been off for a moment only.
+    /// It counts as impossible until it works.
     pub(super) fn forget_refusal(&mut self, now: Instant) {
         if self.refusal_ends_at().is_some_and(|until| until <= now) {
             self.renewal.known = Known::Nothing;

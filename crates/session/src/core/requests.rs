@@ -82,9 +82,7 @@ impl SessionCore {
     fn session_next_at(&self, now: Instant, broker: BrokerId) -> Option<Instant> {
         let session = self.sessions.get(&broker)?;
         match session.link {
-            Link::Down { retry_at } => {
-                (!session.wanted.is_empty() && self.phase == Phase::Running).then_some(retry_at)
-            }
+            Link::Down { retry_at } => self.wants_connection(session).then_some(retry_at),
             Link::Connecting(_) => None,
             Link::Up(..) if session.in_flight.is_some() => None,
             Link::Up(_, versions) => match plan(&self.situation(now, broker, session, versions)) {
@@ -113,20 +111,27 @@ impl SessionCore {
         broker: BrokerId,
         retry_at: Instant,
     ) -> Option<Request> {
-        let session = self.sessions.get_mut(&broker)?;
+        let session = self.sessions.get(&broker)?;
         if session.wanted.is_empty() || self.phase != Phase::Running {
             self.sessions.remove(&broker);
             let leader = Subject::Leader(broker);
             self.troubles.over(|subject| *subject == leader);
             return None;
         }
-        if retry_at > now {
+        if retry_at > now || !self.wants_connection(session) {
             return None;
         }
+        let session = self.sessions.get_mut(&broker)?;
         self.last_connection += 1;
         let connection = ConnectionId(self.last_connection);
         session.link = Link::Connecting(connection);
         Some(Request::Connect { broker, connection })
+    }
+
+    /// Whether there is anything to ask a leader for that has no connection.
+    fn wants_connection(&self, session: &ShareSession) -> bool {
+        let acquires = self.phase == Phase::Running && !self.paused && !self.stalled;
+        acquires && !session.wanted.is_empty()
     }
 
     fn situation(
@@ -176,7 +181,9 @@ impl SessionCore {
     /// Most records to hold now.
     pub(super) fn records_held_max(&self) -> u32 {
         let ours = self.group.part_of(self.assignment.iter());
-        let credit = self.credit.records(self.config.records_held_max, ours);
+        let leaders = u32::try_from(self.leaders()).unwrap_or(u32::MAX);
+        let bound = self.config.records_held_max;
+        let credit = self.credit.records(bound, ours, leaders);
         if self.may_renew() {
             credit
         } else {
@@ -205,9 +212,8 @@ impl SessionCore {
             })
             .sum();
         let held_max = self.records_held_max();
-        let left = u64::from(held_max)
-            .saturating_sub(held)
-            .saturating_sub(asked);
+        let most = self.held_enough.unwrap_or(u64::MAX).min(held_max.into());
+        let left = most.saturating_sub(held).saturating_sub(asked);
         let share = self.share_of_leader(held_max);
         u32::try_from(left).unwrap_or(u32::MAX).min(share)
     }
@@ -220,7 +226,7 @@ impl SessionCore {
 
     /// Less credit is not worth a fetch while something is held, unless the application waits for it.
     pub(super) fn credit_min(&self, held_max: u32) -> u32 {
-        if self.wants_more {
+        if self.wants_more || self.held_enough.is_some() {
             return 1;
         }
         (held_max / 4).max(1).min(self.share_of_leader(held_max))

@@ -2,51 +2,33 @@
 
 use std::borrow::Cow;
 
-use super::keys::{CONNECTOR, CONSUMER, Effect, KeyDef, Known, SHARE, WORKER, WORKER_CLIENT};
-use super::keys::{find, nearest};
+use super::keys::{CONNECTOR, Effect, KeyDef, Known, SHARE, Table, WORKER, WORKER_CLIENT};
+use super::keys::{find, names, nearest};
+use super::layers::{CLIENTS, CONSUMERS, Client};
 use super::problem::ConfigProblem;
 use super::properties::Properties;
 use super::security::SECURITY;
 
-/// Prefix of consumer settings in a worker file.
-pub(super) const WORKER_CONSUMER: &str = "consumer.";
-/// Prefix of consumer settings in a connector file.
-pub(super) const OVERRIDE: &str = "consumer.override.";
-/// Prefix of the admin client's settings in a worker file.
-pub(super) const WORKER_ADMIN: &str = "admin.";
-/// Prefix of the admin client's settings in a connector file.
-pub(super) const ADMIN_OVERRIDE: &str = "admin.override.";
-
-/// What a consumer's key may be.
-const OF_CONSUMER: [&[Known]; 3] = [CONSUMER, SECURITY, SHARE];
+/// Keys of a worker file without the prefix of a client.
+const OF_WORKER: &[Table] = &[WORKER, WORKER_CLIENT, SECURITY];
+/// Keys of a connector file without the prefix of a client, beside the sink's own.
+const OF_CONNECTOR: &[Table] = &[CONNECTOR, SHARE];
 
 /// Checks every key of a worker file.
 pub(super) fn worker_keys(file: &Properties, strict: bool, problems: &mut Vec<ConfigProblem>) {
     let mut seen = Vec::new();
     for (key, value) in file.iter() {
-        unresolved(file, key, value, problems);
-        let known = match key.strip_prefix(WORKER_CONSUMER) {
-            Some(rest) => find(&OF_CONSUMER, rest),
-            None => of_admin(key, WORKER_ADMIN)
-                .or_else(|| find(&[WORKER, WORKER_CLIENT, SECURITY], key)),
-        };
+        let known = of_client(key, |client| client.of_worker).or_else(|| find(OF_WORKER, key));
         if let Some(known) = known {
             check_known(file, key, value, known, &mut seen, problems);
             continue;
         }
-        let meant = match key.strip_prefix(OVERRIDE) {
-            Some(rest) => find(&OF_CONSUMER, rest).map(|_| format!("{WORKER_CONSUMER}{rest}")),
-            None => find(&OF_CONSUMER, key).map(|_| format!("{WORKER_CONSUMER}{key}")),
-        };
+        // A client's key without a prefix is the consumers', and so is one with that of the other file.
+        let (client, bare) = split(key, |client| client.overrides).unwrap_or((&CONSUMERS, key));
+        let meant = find(client.tables, bare).map(|_| format!("{}{bare}", client.of_worker));
         let meant = meant.or_else(|| {
-            let consumer =
-                names(&OF_CONSUMER).map(|name| Cow::Owned(format!("{WORKER_CONSUMER}{name}")));
-            nearest(
-                key,
-                names(&[WORKER, WORKER_CLIENT, SECURITY])
-                    .map(Cow::Borrowed)
-                    .chain(consumer),
-            )
+            let plain = names(OF_WORKER).map(Cow::Borrowed);
+            nearest(key, plain.chain(prefixed(|client| client.of_worker)))
         });
         let elsewhere = find(&[CONNECTOR], key)
             .filter(|known| !known.is_family())
@@ -65,30 +47,26 @@ pub(super) fn connector_keys(
     let mut seen = Vec::new();
     let own_keys = own.unwrap_or(&[]);
     for (key, value) in file.iter() {
-        unresolved(file, key, value, problems);
         if let Some(def) = own_keys.iter().find(|def| def.name == key) {
             if let Err(message) = def.kind.check(value) {
                 problems.push(file.problem(key, message));
             }
             continue;
         }
-        let known = match key.strip_prefix(OVERRIDE) {
-            Some(rest) => find(&OF_CONSUMER, rest),
-            None => of_admin(key, ADMIN_OVERRIDE).or_else(|| find(&[CONNECTOR, SHARE], key)),
-        };
+        let known = of_client(key, |client| client.overrides).or_else(|| find(OF_CONNECTOR, key));
         if let Some(known) = known {
             check_known(file, key, value, known, &mut seen, problems);
             continue;
         }
-        let bare = key.strip_prefix(WORKER_CONSUMER).unwrap_or(key);
-        let meant = find(&[CONSUMER, SECURITY], bare).map(|_| format!("{OVERRIDE}{bare}"));
+        let (client, bare) = split(key, |client| client.of_worker).unwrap_or((&CONSUMERS, key));
+        let meant = find(client.tables, bare).map(|_| match is_share(bare) {
+            true => bare.to_owned(),
+            false => format!("{}{bare}", client.overrides),
+        });
         let meant = meant.or_else(|| {
-            let overrides =
-                names(&[CONSUMER, SECURITY]).map(|name| Cow::Owned(format!("{OVERRIDE}{name}")));
-            let plain = names(&[CONNECTOR, SHARE])
-                .chain(own_keys.iter().map(|def| def.name))
-                .map(Cow::Borrowed);
-            nearest(key, plain.chain(overrides))
+            let own = own_keys.iter().map(|def| def.name);
+            let plain = names(OF_CONNECTOR).chain(own).map(Cow::Borrowed);
+            nearest(key, plain.chain(prefixed(|client| client.overrides)))
         });
         let elsewhere = find(&[WORKER], key)
             .filter(|known| !known.is_family())
@@ -108,18 +86,30 @@ pub(super) fn connector_keys(
     }
 }
 
-/// A key of the admin client that acts: those of security.
-fn of_admin(key: &str, prefix: &str) -> Option<&'static Known> {
-    find(&[SECURITY], key.strip_prefix(prefix)?)
+/// The definition of a key with the prefix of a client.
+fn of_client(key: &str, prefix: impl Fn(&Client) -> &'static str) -> Option<&'static Known> {
+    let (client, name) = split(key, prefix)?;
+    find(client.tables, name)
 }
 
-fn names(tables: &[&'static [Known]]) -> impl Iterator<Item = &'static str> {
-    let tables: Vec<&'static [Known]> = tables.to_vec();
-    tables
-        .into_iter()
-        .flatten()
-        .filter(|known| !known.is_family())
-        .map(|known| known.name)
+/// The client whose prefix a key has, and the key without it.
+fn split(key: &str, prefix: impl Fn(&Client) -> &'static str) -> Option<(&'static Client, &str)> {
+    let mut clients = CLIENTS.into_iter();
+    clients.find_map(|client| Some((client, key.strip_prefix(prefix(client))?)))
+}
+
+/// The keys of all clients with their prefixes. On a connector those of this runtime go without.
+fn prefixed(prefix: impl Fn(&Client) -> &'static str) -> impl Iterator<Item = Cow<'static, str>> {
+    CLIENTS.into_iter().flat_map(move |client| {
+        let prefix = prefix(client);
+        let has_plain = move |name: &str| prefix == CONSUMERS.overrides && is_share(name);
+        let names = names(client.tables).filter(move |name| !has_plain(name));
+        names.map(move |name| Cow::Owned(format!("{prefix}{name}")))
+    })
+}
+
+fn is_share(name: &str) -> bool {
+    find(&[SHARE], name).is_some()
 }
 
 fn check_known(
@@ -130,34 +120,26 @@ fn check_known(
     seen: &mut Vec<&'static str>,
     problems: &mut Vec<ConfigProblem>,
 ) {
-    if known
-        .default
-        .is_some_and(|default| default.eq_ignore_ascii_case(value))
-    {
+    if known.is_default(value) {
         return;
     }
-    let once = !seen.contains(&known.name);
-    match known.effect {
-        Effect::Refused(advice) => {
-            problems.push(file.problem(key, "can't be used here").advice(advice));
-        }
-        Effect::Acts => {}
-        // One warning for a whole family.
-        Effect::Ignored(why) if once => {
-            seen.push(known.name);
-            problems.push(file.problem(key, format!("is ignored: {why}")).warning());
-        }
-        Effect::Later(now) if once => {
-            seen.push(known.name);
-            problems.push(
-                file.problem(key, format!("has no effect yet: {now}"))
-                    .warning(),
-            );
-        }
-        Effect::Ignored(_) | Effect::Later(_) => {}
+    if let Effect::Refused(advice) = known.effect {
+        problems.push(file.problem(key, "can't be used here").advice(advice));
     }
-    if let Err(message) = known.kind.check(value) {
+    if let Err(message) = known.def.kind.check(value) {
         problems.push(file.problem(key, message));
+        return;
+    }
+    let message = match known.effect {
+        Effect::Acts | Effect::Refused(_) => return,
+        Effect::Ignored(why) => format!("is ignored: {why}"),
+        Effect::Later(now) => format!("has no effect yet: {now}"),
+    };
+    // One warning for a whole family.
+    let name = known.def.name;
+    if !seen.contains(&name) {
+        seen.push(name);
+        problems.push(file.problem(key, message).warning());
     }
 }
 
@@ -182,18 +164,4 @@ fn unknown(
             .advice("it has no effect"),
     };
     if strict { problem } else { problem.warning() }
-}
-
-/// A reference like `${env:NAME}` would go on as literal text, perhaps as a password.
-fn unresolved(file: &Properties, key: &str, value: &str, problems: &mut Vec<ConfigProblem>) {
-    let reference = value.split("${").skip(1).any(|rest| {
-        let name = rest.split([':', '}', '$']).next().unwrap_or(rest);
-        !name.is_empty() && rest[name.len()..].starts_with(':') && rest.contains('}')
-    });
-    if reference {
-        problems.push(
-            file.problem(key, "refers to a configuration provider")
-                .advice("providers aren't available yet: write the value itself"),
-        );
-    }
 }

@@ -3,14 +3,25 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
 use std::sync::Arc;
 
+use sharegroup_consumer::producer::ProducerConfig;
+
 use super::check;
-use super::consumer::ConsumerSettings;
-use super::keys::nearest;
+use super::consumer::{ConsumerSettings, missing_folder};
+use super::converters::ConvertersConfig;
+use super::delivery::{DeliveryConfig, RestartPolicy};
+use super::errors::ErrorsConfig;
+use super::keys::{CONNECTOR, ValueKind, nearest, parse_bool};
+use super::layers::{CONSUMERS, LETTERS, Layers};
 use super::problem::ConfigProblem;
+use super::producer;
 use super::properties::Properties;
-use super::worker::{WorkerConfig, list};
+use super::read::Reader;
+use super::topics::Topics;
+use super::worker::WorkerConfig;
 use crate::connector::{Connector, Registry};
 
 /// Settings of one connector.
@@ -21,24 +32,42 @@ pub struct ConnectorConfig {
     pub name: String,
     /// `connector.class`, as written.
     pub class: String,
-    /// `tasks.max`: members of the share group that this worker runs.
+    /// `tasks.max`: members of the share group that this worker runs. Default 1.
     pub tasks_max: u32,
-    /// `topics`.
+    /// `topics`; none where there is a pattern.
     pub topics: Vec<String>,
+    /// `topics` or `topics.regex`.
+    pub subscription: Topics,
     /// Settings of its share consumers.
     pub consumer: ConsumerSettings,
+    /// How records that fail are dealt with, and how many are put at a time.
+    pub delivery: DeliveryConfig,
+    /// What becomes of records that can't be converted, or that the sink refuses.
+    pub errors: ErrorsConfig,
+    /// Settings of the producer of dead letters.
+    pub producer: ProducerConfig,
+    /// How keys, values and header values are read.
+    pub converters: ConvertersConfig,
+    /// Whether failed tasks are started again.
+    pub restart: RestartPolicy,
     connector: Arc<dyn Connector>,
     properties: Properties,
 }
 
+/// Without values that are secrets.
 impl fmt::Debug for ConnectorConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |key| self.properties.shown(key);
+        let topics = shown("topics").or_else(|| shown("topics.regex"));
         f.debug_struct("ConnectorConfig")
-            .field("name", &self.name)
-            .field("class", &self.class)
+            .field("name", &shown("name"))
+            .field("class", &shown("connector.class"))
             .field("tasks_max", &self.tasks_max)
-            .field("topics", &self.topics)
+            .field("topics", &topics)
             .field("consumer", &self.consumer)
+            .field("delivery", &self.delivery)
+            .field("converters", &self.converters)
+            .field("restart", &self.restart)
             .finish_non_exhaustive()
     }
 }
@@ -47,7 +76,7 @@ impl ConnectorConfig {
     /// Reads the settings; what is wrong goes into `problems`. `None` if there is no usable
     /// connector in the file.
     pub(super) fn parse(
-        properties: Properties,
+        mut properties: Properties,
         worker: &WorkerConfig,
         strict: bool,
         registry: &Registry,
@@ -55,40 +84,73 @@ impl ConnectorConfig {
     ) -> Option<Self> {
         let connector = find_class(&properties, registry, problems);
         let own = connector.as_ref().map(|connector| connector.keys());
+        for def in own.unwrap_or_default() {
+            if def.kind == ValueKind::Password {
+                properties.hide(def.name);
+            }
+        }
         check::connector_keys(&properties, own, strict, problems);
         let name = name(&properties, problems);
-        let topics = topics(&properties, problems);
-        let consumer =
-            ConsumerSettings::resolve(name.as_deref().unwrap_or(""), &properties, worker, problems);
+        let shown_name = name.as_deref().unwrap_or_default();
+        let layers = Layers {
+            worker: worker.properties(),
+            connector: &properties,
+            client: &CONSUMERS,
+        };
+        let share = Reader::new(CONSUMERS.tables, |key: &str| layers.value(key));
+        let consumer = ConsumerSettings::resolve(shown_name, &properties, worker, problems);
+        let subscription = Topics::parse(&properties, problems);
+        let errors = ErrorsConfig::parse(&properties);
+        let mut delivery = DeliveryConfig::parse(&share);
+        let writer = delivery.dead_letter_writer;
+        errors.check(&properties, &subscription, writer, problems);
+        let is_concurrent = connector.as_ref().is_none_or(|sink| sink.is_concurrent());
+        delivery.bound_concurrency(|key| layers.find(key), is_concurrent, problems);
+        delivery.check(|key| layers.find(key), &errors, &subscription, problems);
+        let letters = Layers {
+            client: &LETTERS,
+            ..layers
+        };
+        let producer = producer::resolve(shown_name, &letters, problems);
+        let converters = ConvertersConfig::resolve(&properties, worker.properties(), problems);
+        let restart = RestartPolicy::parse(&properties, problems);
+        let values = Reader::new(&[CONNECTOR], |key: &str| properties.get(key));
         let config = Self {
             name: name?,
-            class: properties.get("connector.class")?.trim().to_owned(),
-            tasks_max: properties
-                .get("tasks.max")
-                .and_then(|value| value.trim().parse().ok())
-                .unwrap_or(1),
-            topics,
+            class: values.owned("connector.class")?,
+            tasks_max: values.count("tasks.max"),
+            topics: subscription.names().to_vec(),
+            subscription,
             consumer: consumer?,
+            delivery,
+            errors,
+            producer: producer?,
+            converters,
+            restart,
             connector: connector?,
             properties,
         };
-        if worker.get("group.id") == Some(config.consumer.group_id.as_str()) {
-            problems.push(
-                config
-                    .properties
-                    .problem(
-                        "name",
-                        format!(
-                            "uses the share group {}, the worker's own group.id",
-                            config.consumer.group_id
-                        ),
-                    )
-                    .advice("Kafka Connect refuses that: give the connector another share.group.id")
-                    .warning(),
-            );
-        }
+        config.check_group(worker, problems);
         problems.extend(config.connector.validate(&config));
         Some(config)
+    }
+
+    /// A group that is the worker's own would be refused by Kafka Connect.
+    fn check_group(&self, worker: &WorkerConfig, problems: &mut Vec<ConfigProblem>) {
+        let group_id = self.consumer.group_id.as_str();
+        if worker.get("group.id") != Some(group_id) {
+            return;
+        }
+        let message = format!("uses the share group {group_id}, the worker's own group.id");
+        let problem = self.problem("name", message);
+        let advice = "Kafka Connect refuses that: give the connector another share.group.id";
+        problems.push(problem.advice(advice).warning());
+    }
+
+    /// Keys whose values differ from those of another file, be it only because a provider says so; sorted.
+    #[must_use]
+    pub fn changed_keys(&self, other: &Self) -> Vec<String> {
+        self.properties.changed_keys(&other.properties)
     }
 
     /// The value of a key as it is in the file.
@@ -107,9 +169,31 @@ impl ConnectorConfig {
         self.get(key).or_else(default)
     }
 
+    /// Whether one of the sink's own keys is `true`.
+    #[must_use]
+    pub fn own_flag(&self, key: &str) -> bool {
+        self.own(key).and_then(parse_bool).unwrap_or_default()
+    }
+
+    /// The number of one of the sink's own keys; `None` where it has no default.
+    #[must_use]
+    pub fn own_number<T: FromStr>(&self, key: &str) -> Option<T> {
+        self.own(key)?.parse().ok()
+    }
+
     /// An error about `key`, with its place and value filled in.
     pub fn problem(&self, key: &str, message: impl Into<String>) -> ConfigProblem {
         self.properties.problem(key, message)
+    }
+
+    /// An error about `key` where the folder of the file that it names isn't there.
+    #[must_use]
+    pub fn missing_folder(&self, key: &str, file: &Path) -> Option<ConfigProblem> {
+        missing_folder(&self.properties, key, file)
+    }
+
+    pub(super) const fn properties(&self) -> &Properties {
+        &self.properties
     }
 
     /// The sink.
@@ -124,7 +208,27 @@ impl ConnectorConfig {
 pub(super) fn check_together(connectors: &[ConnectorConfig], problems: &mut Vec<ConfigProblem>) {
     let mut names: BTreeMap<&str, &ConnectorConfig> = BTreeMap::new();
     let mut groups: BTreeMap<&str, &ConnectorConfig> = BTreeMap::new();
+    let mut outputs: BTreeMap<(&str, String), &ConnectorConfig> = BTreeMap::new();
     for config in connectors {
+        let sink = config.connector.name();
+        if let Some((key, output)) = config.connector.output(config)
+            && let Some(first) = outputs.insert((sink, output), config)
+            && first.name != config.name
+        {
+            let message = format!("is where the connector {} writes as well", first.name);
+            let advice = "give each connector its own unless you mean that";
+            problems.push(config.problem(key, message).advice(advice).warning());
+        }
+        if config.consumer.start_from_group.as_deref() == Some(&config.consumer.group_id) {
+            let message = format!(
+                "is the share group's own id: {} can't be both groups",
+                config.consumer.group_id
+            );
+            let problem = config.problem("share.start.from.group", message);
+            problems.push(problem.advice(
+                "set share.group.id to another one; delete nothing, the offsets are needed",
+            ));
+        }
         if let Some(first) = names.insert(&config.name, config) {
             let message = format!(
                 "is the name of {} as well",
@@ -191,34 +295,4 @@ fn name(properties: &Properties, problems: &mut Vec<ConfigProblem>) -> Option<St
     }
     // An empty name is found by the check of its kind.
     Some(name.trim().to_owned())
-}
-
-fn topics(properties: &Properties, problems: &mut Vec<ConfigProblem>) -> Vec<String> {
-    let topics: Vec<String> = list(properties.get("topics").unwrap_or(""))
-        .map(str::to_owned)
-        .collect();
-    let has_regex = properties
-        .get("topics.regex")
-        .is_some_and(|regex| !regex.trim().is_empty());
-    if topics.is_empty() && !has_regex {
-        problems.push(
-            properties
-                .problem("topics", "must name at least one topic")
-                .advice("separate several with commas"),
-        );
-    }
-    for (index, topic) in topics.iter().enumerate() {
-        if topics.iter().take(index).any(|other| other == topic) {
-            problems.push(properties.problem("topics", format!("names {topic} twice")));
-        }
-        if !sharegroup_consumer::is_topic_name(topic) {
-            let message = format!("\"{topic}\" is not a legal topic name");
-            problems.push(
-                properties
-                    .problem("topics", message)
-                    .advice("at most 249 letters, digits, dots, underscores and hyphens"),
-            );
-        }
-    }
-    topics
 }

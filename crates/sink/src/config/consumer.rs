@@ -1,22 +1,19 @@
-//! The settings of a connector's share consumers: worker `consumer.*`, then connector
-//! `consumer.override.*` and plain `share.*`, later wins. Security keys of the worker without a
-//! prefix come before all of them, since a cluster is rarely secured for some clients only.
-//!
-//! Its admin client prepares the group and looks at its lag, so that it speaks to the cluster of the
-//! consumers, with their settings. Its security keys are its own where it has some: those of the
-//! worker without a prefix, then worker `admin.*`, then connector `admin.override.*`.
+//! The settings of a connector's share consumers, after all layers.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::fmt;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sharegroup_consumer::client::ClientConfig;
+use sharegroup_wire::duration::from_iso;
 
-use super::check::{ADMIN_OVERRIDE, OVERRIDE, WORKER_ADMIN, WORKER_CONSUMER};
-use super::keys::{SHARE, find, parse_bool};
-use super::problem::{self, ConfigProblem};
+use super::keys::{SHARE, find};
+use super::layers::{CLIENTS, CONSUMERS, Layers, Setting};
+use super::problem::ConfigProblem;
 use super::properties::Properties;
-use super::security::{self, SECURITY};
+use super::read::Reader;
+use super::security;
 use super::worker::WorkerConfig;
 
 /// How long an acknowledgement is followed.
@@ -64,43 +61,14 @@ impl StartPosition {
             "broker" => Some(Self::Broker),
             lower => {
                 let duration = lower.strip_prefix("by_duration:")?.to_ascii_uppercase();
-                is_iso_duration(&duration).then_some(Self::ByDuration(duration))
+                from_iso(&duration).map(|_| Self::ByDuration(duration))
             }
         }
     }
 }
 
-/// `P` with days, or with `T` and hours, minutes, seconds: what Java's `Duration` reads, without
-/// signs.
-fn is_iso_duration(text: &str) -> bool {
-    let Some(rest) = text.strip_prefix('P') else {
-        return false;
-    };
-    let (date, time) = rest
-        .split_once('T')
-        .map_or((rest, None), |(d, t)| (d, Some(t)));
-    let parts = |mut text: &str, units: &str| {
-        let mut allowed = units.chars();
-        while !text.is_empty() {
-            let digits = text.len()
-                - text
-                    .trim_start_matches(|c: char| c.is_ascii_digit() || c == '.')
-                    .len();
-            let unit = text[digits..].chars().next();
-            if digits == 0 || !unit.is_some_and(|unit| allowed.any(|next| next == unit)) {
-                return false;
-            }
-            text = &text[digits + 1..];
-        }
-        true
-    };
-    !(date.is_empty() && time.is_none())
-        && parts(date, "D")
-        && time.is_none_or(|time| !time.is_empty() && parts(time, "HMS"))
-}
-
 /// Settings of the share consumers of one connector, after all layers.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct ConsumerSettings {
     /// Where the cluster is found, as configured.
@@ -113,7 +81,7 @@ pub struct ConsumerSettings {
     pub group_id: String,
     /// `client.rack`.
     pub client_rack: Option<String>,
-    /// `max.poll.records`: most records in one put.
+    /// `max.poll.records`: most records in one put. Default 500.
     pub max_poll_records: usize,
     /// `fetch.min.bytes`.
     pub fetch_min_bytes: Option<i32>,
@@ -127,137 +95,30 @@ pub struct ConsumerSettings {
     pub acknowledgement_mode: AcknowledgementMode,
     /// `share.ack.linger.ms`: longest wait of an acknowledgement for company.
     pub acknowledge_linger: Duration,
-    /// `share.credit.records`: upper bound of what a task holds.
+    /// `share.credit.records`: most records that a task holds. Default what fits measured work.
     pub records_held_max: Option<u32>,
+    /// `share.credit.bytes`: most bytes of records that a task holds. Default 32 MiB.
+    pub bytes_held_max: u32,
     /// `share.group.prepare`: whether the group's settings are written where nobody has.
     pub prepare: bool,
     /// `share.auto.offset.reset`.
     pub start_position: StartPosition,
     /// Whether a file sets `share.auto.offset.reset`, or the default is meant.
     pub start_position_is_set: bool,
+    /// `share.start.from.group`: the consumer group at whose committed offsets the share group begins.
+    pub start_from_group: Option<String>,
     /// `share.loss.file`: one line per record that was named as lost.
     pub loss_file: Option<PathBuf>,
     /// Every consumer setting of a file that is in force, as `key=value (place)`, for the log.
     pub in_force: Vec<String>,
 }
 
-/// A value, and where it was written.
-pub(super) struct Setting<'a> {
-    pub(super) value: &'a str,
-    pub(super) file: &'a Properties,
-    pub(super) key: String,
-}
-
-/// The layers of one connector's consumer settings.
-pub(super) struct Layers<'a> {
-    worker: &'a Properties,
-    connector: &'a Properties,
-}
-
-impl<'a> Layers<'a> {
-    pub(super) const SERVERS: &'static str = "bootstrap.servers";
-
-    fn find(&self, name: &str) -> Option<Setting<'a>> {
-        self.own(name).or_else(|| {
-            let worker = self.of_worker(name)?;
-            let overrides = self.connector.with_prefix(OVERRIDE);
-            let own = overrides.chain(self.worker.with_prefix(WORKER_CONSUMER));
-            security::inherits(name, own.map(|(own, _)| own)).then_some(worker)
-        })
-    }
-
-    /// What is written for the consumers themselves.
-    fn own(&self, name: &str) -> Option<Setting<'a>> {
-        let plain = name.starts_with("share.").then(|| name.to_owned());
-        plain
-            .into_iter()
-            .chain([format!("{OVERRIDE}{name}")])
-            .find_map(|key| Self::at(self.connector, key))
-            .or_else(|| Self::at(self.worker, format!("{WORKER_CONSUMER}{name}")))
-    }
-
-    /// A security key of the worker itself. Where the consumers have servers of their own it isn't
-    /// theirs: a password must not go to another cluster.
-    fn of_worker(&self, name: &str) -> Option<Setting<'a>> {
-        let is_shared = self.own(Self::SERVERS).is_none() && find(&[SECURITY], name).is_some();
-        is_shared.then(|| Self::at(self.worker, name.to_owned()))?
-    }
-
-    /// What the admin client is told.
-    fn find_admin(&self, name: &str) -> Option<Setting<'a>> {
-        if find(&[SECURITY], name).is_none() {
-            return self.find(name);
-        }
-        let own = Self::at(self.connector, format!("{ADMIN_OVERRIDE}{name}"))
-            .or_else(|| Self::at(self.worker, format!("{WORKER_ADMIN}{name}")))
-            .or_else(|| self.of_worker(name));
-        own.or_else(|| {
-            let overrides = self.connector.with_prefix(ADMIN_OVERRIDE);
-            let own = overrides.chain(self.worker.with_prefix(WORKER_ADMIN));
-            let workers = self.worker.iter().map(|(key, _)| key);
-            let workers = workers.filter(|key| self.of_worker(key).is_some());
-            security::inherits(name, own.map(|(own, _)| own).chain(workers))
-                .then(|| self.find(name))?
-        })
-    }
-
-    fn at(file: &'a Properties, key: String) -> Option<Setting<'a>> {
-        let value = file.get(&key)?.trim();
-        Some(Setting { value, file, key })
-    }
-
-    fn text(&self, name: &str) -> Option<String> {
-        self.find(name)
-            .map(|setting| setting.value.to_owned())
-            .filter(|value| !value.is_empty())
-    }
-
-    fn number<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
-        self.find(name)?.value.parse().ok()
-    }
-
-    fn millis(&self, name: &str) -> Option<Duration> {
-        self.number(name).map(Duration::from_millis)
-    }
-
-    /// Everything that is set, for the log at start.
-    fn in_force(&self) -> Vec<String> {
-        let worker = self.worker.with_prefix(WORKER_CONSUMER);
-        let overrides = self.connector.with_prefix(OVERRIDE);
-        let plain = self
-            .connector
-            .iter()
-            .filter(|(key, _)| find(&[SHARE], key).is_some());
-        let inherited = self
-            .worker
-            .iter()
-            .filter(|(key, _)| self.of_worker(key).is_some());
-        let names: BTreeSet<&str> = worker
-            .chain(overrides)
-            .chain(plain)
-            .chain(inherited)
-            .map(|(name, _)| name)
-            .collect();
-        names
-            .into_iter()
-            .filter_map(|name| {
-                let setting = self.find(name)?;
-                let value = if problem::is_secret(name) {
-                    problem::HIDDEN.into()
-                } else {
-                    problem::shown(setting.value)
-                };
-                let place = setting.file.file().display();
-                // Kafka Connect would leave it out.
-                let is_inherited = find(&[SECURITY], &setting.key).is_some();
-                let whose = if is_inherited {
-                    ", the worker's own"
-                } else {
-                    ""
-                };
-                Some(format!("{name}={value} ({place}{whose})"))
-            })
-            .collect()
+/// What is in force, without secrets.
+impl fmt::Debug for ConsumerSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConsumerSettings")
+            .field("in_force", &self.in_force)
+            .finish_non_exhaustive()
     }
 }
 
@@ -273,75 +134,75 @@ impl ConsumerSettings {
         let layers = Layers {
             worker: worker.properties(),
             connector,
+            client: &CONSUMERS,
         };
         check_policy(connector, worker, problems);
         check_written_twice(connector, problems);
         check_protocol(&layers, problems);
-        let start = layers.find("share.auto.offset.reset");
-        let start_position = start.as_ref().and_then(|setting| {
-            let position = StartPosition::parse(setting.value);
-            if position.is_none() {
-                problems.push(setting.file.problem(
-                    &setting.key,
-                    "must be earliest, latest, broker, or by_duration: and an ISO-8601 duration like P1DT2H",
-                ));
-            }
-            position
-        });
-        let bootstrap_servers = layers
-            .text(Layers::SERVERS)
-            .unwrap_or_else(|| worker.bootstrap_servers.clone());
-        let base = client(name, &bootstrap_servers, &layers, problems)?;
+        let bootstrap_servers = layers.servers()?.value.to_owned();
+        let base = client(&format!("connector-consumer-{name}"), &layers, problems)?;
         let (mut client, mut admin) = (base.clone(), base);
         security::configure(&mut client, |key| layers.find(key), problems);
         security::configure(&mut admin, |key| layers.find_admin(key), problems);
+        let values = Reader::new(CONSUMERS.tables, |key: &str| layers.value(key));
+        let fetch_max_wait_ms = values.number("fetch.max.wait.ms");
         Some(Self {
             client,
             admin,
             bootstrap_servers,
             group_id: group_id(name, &layers, problems),
-            client_rack: layers.text("client.rack"),
-            max_poll_records: layers.number("max.poll.records").unwrap_or(500),
-            fetch_min_bytes: layers.number("fetch.min.bytes"),
-            fetch_max_bytes: layers.number("fetch.max.bytes"),
-            fetch_max_wait: layers.millis("fetch.max.wait.ms"),
-            acquire_mode: layers
+            client_rack: values.owned("client.rack"),
+            max_poll_records: values.count("max.poll.records"),
+            fetch_min_bytes: values.number("fetch.min.bytes"),
+            fetch_max_bytes: values.number("fetch.max.bytes"),
+            fetch_max_wait: fetch_max_wait_ms.map(Duration::from_millis),
+            acquire_mode: values
                 .text("share.acquire.mode")
-                .map(|mode| mode.to_ascii_lowercase())
+                .map(str::to_ascii_lowercase)
                 .filter(|mode| mode != "auto"),
-            acknowledgement_mode: match layers.text("share.acknowledgement.mode") {
-                Some(mode) if mode.eq_ignore_ascii_case("implicit") => {
-                    AcknowledgementMode::Implicit
-                }
-                _ => AcknowledgementMode::Explicit,
+            acknowledgement_mode: if values.is("share.acknowledgement.mode", "implicit") {
+                AcknowledgementMode::Implicit
+            } else {
+                AcknowledgementMode::Explicit
             },
-            acknowledge_linger: layers
-                .millis("share.ack.linger.ms")
-                .unwrap_or(Duration::from_millis(10)),
-            records_held_max: layers.number("share.credit.records"),
-            prepare: layers
-                .text("share.group.prepare")
-                .and_then(|value| parse_bool(&value))
-                .unwrap_or(true),
-            start_position: start_position.unwrap_or_default(),
-            start_position_is_set: start.is_some(),
+            acknowledge_linger: values.millis("share.ack.linger.ms"),
+            records_held_max: values.number("share.credit.records"),
+            bytes_held_max: values.count("share.credit.bytes"),
+            prepare: values.flag("share.group.prepare"),
+            start_position: start_position(&layers, problems),
+            start_position_is_set: layers.find(START).is_some(),
+            start_from_group: values.owned("share.start.from.group"),
             loss_file: loss_file(&layers, problems),
             in_force: layers.in_force(),
         })
     }
 }
 
-/// The clients' settings before any key: servers, and the name of the connector as the client id.
-fn client(
-    name: &str,
-    bootstrap_servers: &str,
+const OVERRIDE: &str = CONSUMERS.overrides;
+const FOR_ALL: &str = CONSUMERS.of_worker;
+const START: &str = "share.auto.offset.reset";
+
+fn start_position(layers: &Layers<'_>, problems: &mut Vec<ConfigProblem>) -> StartPosition {
+    let Some(setting) = layers.find(START) else {
+        return StartPosition::default();
+    };
+    StartPosition::parse(setting.value).unwrap_or_else(|| {
+        problems.push(setting.file.problem(
+            &setting.key,
+            "must be earliest, latest, broker, or by_duration: and an ISO-8601 duration like P1DT2H",
+        ));
+        StartPosition::default()
+    })
+}
+
+/// A client's settings before any key: servers, and its id.
+pub(super) fn client(
+    client_id: &str,
     layers: &Layers<'_>,
     problems: &mut Vec<ConfigProblem>,
 ) -> Option<ClientConfig> {
-    let setting = layers
-        .find(Layers::SERVERS)
-        .or_else(|| Layers::at(layers.worker, Layers::SERVERS.to_owned()))?;
-    let mut client = match ClientConfig::new(bootstrap_servers) {
+    let setting = layers.servers()?;
+    let mut client = match ClientConfig::new(setting.value) {
         Ok(client) => client,
         Err(error) => {
             let problem = setting
@@ -354,11 +215,10 @@ fn client(
             return None;
         }
     };
-    client.client_id = Some(format!("connector-consumer-{name}"));
+    client.client_id = Some(client_id.to_owned());
     Some(client)
 }
 
-/// The file, unless it is a pipe or a device: where nobody reads, it would hold up the task that fails.
 fn loss_file(layers: &Layers<'_>, problems: &mut Vec<ConfigProblem>) -> Option<PathBuf> {
     let setting = layers.find("share.loss.file")?;
     if setting.value.is_empty() {
@@ -369,12 +229,29 @@ fn loss_file(layers: &Layers<'_>, problems: &mut Vec<ConfigProblem>) -> Option<P
         let problem = setting.file.problem(&setting.key, "is no regular file");
         problems.push(problem);
     }
+    problems.extend(missing_folder(setting.file, &setting.key, &path));
     Some(path)
+}
+
+/// An error where the folder of a file isn't there: that is found at the start, not once the file is needed.
+pub(super) fn missing_folder(file: &Properties, key: &str, path: &Path) -> Option<ConfigProblem> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())?;
+    let missing = std::fs::metadata(folder).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    missing.then(|| {
+        let problem = file.problem(
+            key,
+            format!("the folder {} does not exist", folder.display()),
+        );
+        problem.advice("create it, or name another")
+    })
 }
 
 fn check_policy(connector: &Properties, worker: &WorkerConfig, problems: &mut Vec<ConfigProblem>) {
     let policy = &worker.override_policy;
-    for (prefix, of_worker) in [(OVERRIDE, WORKER_CONSUMER), (ADMIN_OVERRIDE, WORKER_ADMIN)] {
+    for client in CLIENTS {
+        let prefix = client.overrides;
         for (name, _) in connector.with_prefix(prefix) {
             if policy.permits(name) {
                 continue;
@@ -382,7 +259,10 @@ fn check_policy(connector: &Properties, worker: &WorkerConfig, problems: &mut Ve
             let way_out = if name.starts_with("share.") {
                 format!("write {name} without the prefix")
             } else {
-                format!("set {of_worker}{name} in the worker's file, or change the policy there")
+                format!(
+                    "set {}{name} in the worker's file, or change the policy there",
+                    client.of_worker
+                )
             };
             let refused = format!(
                 "is refused by connector.client.config.override.policy={} of the worker",
@@ -419,7 +299,7 @@ fn check_protocol(layers: &Layers<'_>, problems: &mut Vec<ConfigProblem>) {
         return;
     }
     let advice = format!(
-        "set {OVERRIDE}group.protocol=share in this connector's file, or {WORKER_CONSUMER}group.protocol=share in the worker's file for all connectors"
+        "set {OVERRIDE}group.protocol=share in this connector's file, or {FOR_ALL}group.protocol=share in the worker's file for all connectors"
     );
     problems.push(match setting {
         Some(setting) => setting
@@ -454,8 +334,8 @@ fn group_id(name: &str, layers: &Layers<'_>, problems: &mut Vec<ConfigProblem>) 
         return id;
     }
     let for_all = pick(
-        Layers::at(worker, format!("{WORKER_CONSUMER}share.group.id")),
-        Layers::at(worker, format!("{WORKER_CONSUMER}group.id")),
+        Layers::at(worker, format!("{FOR_ALL}share.group.id")),
+        Layers::at(worker, format!("{FOR_ALL}group.id")),
         problems,
     );
     for_all.unwrap_or_else(|| format!("connect-{name}"))

@@ -8,26 +8,51 @@
 mod check;
 mod connector;
 mod consumer;
+mod converters;
+mod delivery;
+mod describe;
+mod errors;
+mod folder;
 mod keys;
+mod layers;
+mod listeners;
+mod pattern;
 mod problem;
+mod producer;
 mod properties;
+mod providers;
+mod read;
 mod security;
 #[cfg(test)]
 mod tests;
 mod text;
+mod topics;
+mod unlike;
 mod worker;
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 pub use connector::ConnectorConfig;
 pub use consumer::{AcknowledgementMode, ConsumerSettings, StartPosition};
-pub use keys::{KeyDef, ValueKind, nearest};
+pub use converters::{ConverterConfig, ConvertersConfig};
+pub use delivery::{DeadLetterWriter, DeliveryConfig, RestartPolicy};
+pub use describe::{
+    Definition, connector_definitions, definitions_json, reference, worker_definitions,
+};
+pub use errors::{DeadLettersConfig, ErrorTolerance, ErrorsConfig};
+pub use keys::{Effect, Importance, KeyDef, ValueKind, nearest};
+pub use listeners::Listeners;
+pub use pattern::Pattern;
 pub use problem::{ConfigProblem, Severity, without_passwords};
 pub use properties::Properties;
 pub use security::{Unsupported, unsupported_key};
+pub use topics::Topics;
+pub use unlike::unlike_connect;
 pub use worker::{OverridePolicy, WorkerConfig};
 
 use crate::connector::Registry;
+use providers::Providers;
 
 /// A configuration without errors.
 #[derive(Debug)]
@@ -41,7 +66,8 @@ pub struct Loaded {
     pub warnings: Vec<ConfigProblem>,
 }
 
-/// Reads a worker file and its connector files. `strict` turns foreign keys into errors.
+/// Reads a worker file and its connector files; of a folder all its `*.properties` and `*.json` files.
+/// `strict` turns foreign keys into errors.
 ///
 /// # Errors
 /// Every problem found in any of the files, warnings included; at least one of them is an error.
@@ -52,14 +78,13 @@ pub fn load(
     registry: &Registry,
 ) -> Result<Loaded, Vec<ConfigProblem>> {
     let mut problems = Vec::new();
-    let worker = read(worker, &mut problems);
+    let read_worker = read(worker, &mut problems);
+    let connectors = folder::with_files_of_folders(connectors, &mut problems);
     let connectors: Vec<_> = connectors
         .iter()
         .filter_map(|file| read(file, &mut problems))
         .collect();
-    let Some(worker) = worker else {
-        return Err(problems);
-    };
+    let worker = read_worker.unwrap_or_else(|| stand_in(worker));
     parse(worker, connectors, strict, registry, problems)
 }
 
@@ -86,17 +111,37 @@ fn read(file: &Path, problems: &mut Vec<ConfigProblem>) -> Option<Properties> {
     }
 }
 
+/// A worker's file in the place of one that can't be read, so that the connectors' are looked at all
+/// the same.
+fn stand_in(file: &Path) -> Properties {
+    let mut worker = Properties::new(file);
+    worker.set("bootstrap.servers", "localhost:9092");
+    worker.set("consumer.group.protocol", "share");
+    worker
+}
+
 fn parse(
-    worker: Properties,
-    connectors: Vec<Properties>,
+    mut worker: Properties,
+    mut connectors: Vec<Properties>,
     strict: bool,
     registry: &Registry,
     mut problems: Vec<ConfigProblem>,
 ) -> Result<Loaded, Vec<ConfigProblem>> {
+    let read_problems = problems.len();
     check_order(&worker, &connectors, &mut problems);
-    if problems.iter().any(ConfigProblem::is_error) {
+    if problems.len() > read_problems {
         return Err(problems);
     }
+    let files: Vec<_> = std::iter::once(&worker)
+        .chain(&connectors)
+        .map(|file| file.file().to_owned())
+        .collect();
+    let mut providers = Providers::of(&worker, &mut problems);
+    let resolving = problems.len();
+    for file in std::iter::once(&mut worker).chain(&mut connectors) {
+        file.resolve(&mut providers, &mut problems);
+    }
+    let unresolved = resolving..problems.len();
     let worker = WorkerConfig::parse(worker, strict, &mut problems);
     let connectors: Vec<_> = connectors
         .into_iter()
@@ -105,6 +150,12 @@ fn parse(
         })
         .collect();
     connector::check_together(&connectors, &mut problems);
+    without_followers(&mut problems, unresolved);
+    for problem in &mut problems {
+        problem.hide(&providers);
+    }
+    let place = |problem: &ConfigProblem| files.iter().position(|file| *file == problem.file);
+    problems.sort_by_key(|problem| (place(problem), problem.line));
     if problems.iter().any(ConfigProblem::is_error) {
         return Err(problems);
     }
@@ -113,6 +164,23 @@ fn parse(
         connectors,
         warnings: problems,
     })
+}
+
+/// Takes out what was found about keys whose values could not be had: it was found about their references.
+fn without_followers(problems: &mut Vec<ConfigProblem>, unresolved: Range<usize>) {
+    let behind = problems.split_off(unresolved.end);
+    let of_same = |problem: &ConfigProblem, other: &ConfigProblem| {
+        problem.file == other.file && problem.key == other.key
+    };
+    let follows = |problem: &ConfigProblem| {
+        let mut unresolved = problems[unresolved.clone()].iter();
+        unresolved.any(|before| of_same(before, problem))
+    };
+    let others: Vec<_> = behind
+        .into_iter()
+        .filter(|problem| !follows(problem))
+        .collect();
+    problems.extend(others);
 }
 
 /// A worker's file where a connector's is expected, and the other way round: what else is wrong with

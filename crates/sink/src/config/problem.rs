@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use super::providers::Providers;
+
 /// How bad a [`ConfigProblem`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
@@ -23,7 +25,7 @@ pub struct ConfigProblem {
     pub severity: Severity,
     /// File it was found in.
     pub file: PathBuf,
-    /// Line in that file, from 1; `None` where the format has none (JSON).
+    /// Line in that file, from 1; `None` where none is to blame, or it isn't known.
     pub line: Option<u32>,
     /// The key, as written in the file.
     pub key: Option<String>,
@@ -69,6 +71,16 @@ impl ConfigProblem {
     pub const fn warning(mut self) -> Self {
         self.severity = Severity::Warning;
         self
+    }
+
+    /// Hides what providers have given.
+    pub(super) fn hide(&mut self, providers: &Providers) {
+        let texts = [Some(&mut self.message), self.advice.as_mut()];
+        for text in texts.into_iter().flatten() {
+            if let Some(hidden) = providers.without_values(text) {
+                *text = hidden;
+            }
+        }
     }
 
     /// Whether it keeps work from starting.

@@ -3,13 +3,14 @@
 //! The crate `java-properties` would read the first kind, but it refuses characters that Java
 //! escapes as surrogate pairs, decodes one fixed encoding, and brings `regex` and `encoding_rs`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use super::problem::{ConfigProblem, HIDDEN, Severity, is_secret};
+use super::providers::{PROVIDERS, Providers};
 use super::text;
 
 /// The keys and values of one file, with where each was written.
@@ -29,10 +30,24 @@ impl fmt::Debug for Properties {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 struct Entry {
     value: String,
     line: Option<u32>,
+    /// What stands in the file, where a provider gave a part of the value.
+    written: Option<String>,
+    is_secret: bool,
+}
+
+impl Entry {
+    const fn new(value: String, line: Option<u32>) -> Self {
+        Self {
+            value,
+            line,
+            written: None,
+            is_secret: false,
+        }
+    }
 }
 
 impl Properties {
@@ -83,7 +98,7 @@ impl Properties {
     /// Sets a key.
     pub fn set(&mut self, key: impl Into<String>, value: impl Into<String>) {
         let value = value.into();
-        self.entries.insert(key.into(), Entry { value, line: None });
+        self.entries.insert(key.into(), Entry::new(value, None));
     }
 
     /// The value of a key.
@@ -105,6 +120,15 @@ impl Properties {
             .filter_map(move |(key, value)| Some((key.strip_prefix(prefix)?, value)))
     }
 
+    /// Keys that have another value in `other`, or are in one of the two alone; sorted.
+    pub(super) fn changed_keys(&self, other: &Self) -> Vec<String> {
+        let keys: BTreeSet<_> = self.entries.keys().chain(other.entries.keys()).collect();
+        let changed = keys
+            .into_iter()
+            .filter(|key| self.get(key) != other.get(key));
+        changed.cloned().collect()
+    }
+
     /// The file these were read from.
     #[must_use]
     pub fn file(&self) -> &Path {
@@ -119,15 +143,50 @@ impl Properties {
             file: self.file.clone(),
             line: entry.and_then(|entry| entry.line),
             key: Some(key.to_owned()),
-            value: entry.map(|entry| {
-                if is_secret(key) {
-                    HIDDEN.to_owned()
-                } else {
-                    entry.value.clone()
-                }
-            }),
+            value: self.shown(key).map(str::to_owned),
             message: message.into(),
             advice: None,
+        }
+    }
+
+    /// What may be shown of a value: that of a secret key is `[hidden]`, and where a provider gave it,
+    /// it is the reference that stands in the file.
+    #[must_use]
+    pub fn shown(&self, key: &str) -> Option<&str> {
+        let entry = self.entries.get(key)?;
+        if entry.is_secret || is_secret(key) {
+            return Some(HIDDEN);
+        }
+        Some(entry.written.as_deref().unwrap_or(&entry.value))
+    }
+
+    /// Never shows the value of `key`, whatever its name is.
+    pub(super) fn hide(&mut self, key: &str) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.is_secret = true;
+        }
+    }
+
+    /// Puts what providers have in the place of references to it.
+    pub(super) fn resolve(&mut self, providers: &mut Providers, problems: &mut Vec<ConfigProblem>) {
+        let mut failed = Vec::new();
+        for (key, entry) in &mut self.entries {
+            // What providers are made of can't come from them.
+            if key.starts_with(PROVIDERS) {
+                continue;
+            }
+            match providers.resolve(&entry.value) {
+                Ok(None) => {}
+                Ok(Some(value)) => {
+                    entry.written = Some(std::mem::replace(&mut entry.value, value));
+                }
+                Err(unresolved) => failed.push((key.clone(), unresolved)),
+            }
+        }
+        for (key, unresolved) in failed {
+            let mut problem = self.problem(&key, unresolved.message);
+            problem.advice = unresolved.advice;
+            problems.push(problem);
         }
     }
 
@@ -153,7 +212,7 @@ impl Properties {
                     "has \"{foreign}\" beside \"name\" and \"config\""
                 )));
             }
-            self.insert_json(config).map_err(&wrong)?;
+            self.insert_json(config, text).map_err(&wrong)?;
             if let Some(name) = name {
                 let name = json_text("name", &name)
                     .map_err(&wrong)?
@@ -164,21 +223,31 @@ impl Properties {
                             "names the connector twice: \"{name}\" and \"{inner}\""
                         )));
                     }
-                    _ => self.set("name", name),
+                    _ => self.insert_at("name".to_owned(), name, text),
                 }
             }
             return Ok(());
         }
-        self.insert_json(members).map_err(wrong)
+        self.insert_json(members, text).map_err(wrong)
     }
 
-    fn insert_json(&mut self, members: serde_json::Map<String, Value>) -> Result<(), String> {
+    fn insert_json(
+        &mut self,
+        members: serde_json::Map<String, Value>,
+        text: &str,
+    ) -> Result<(), String> {
         for (key, value) in members {
             if let Some(value) = json_text(&key, &value)? {
-                self.set(key, value);
+                self.insert_at(key, value, text);
             }
         }
         Ok(())
+    }
+
+    /// Sets a key, with the line of the JSON text where it stands.
+    fn insert_at(&mut self, key: String, value: String, text: &str) {
+        let line = line_of_member(text, &key);
+        self.entries.insert(key, Entry::new(value, line));
     }
 
     fn parse_properties(
@@ -197,10 +266,7 @@ impl Properties {
                 })?;
             // As Kafka does: blanks around a value never count.
             let value = value.trim_end().to_owned();
-            let entry = Entry {
-                value,
-                line: Some(line),
-            };
+            let entry = Entry::new(value, Some(line));
             if let Some(first) = self.entries.insert(key.clone(), entry)
                 && let Some(first_line) = first.line
             {
@@ -213,6 +279,15 @@ impl Properties {
         }
         Ok(())
     }
+}
+
+/// The line in which a member of an object begins; `None` where its name is written with escapes.
+fn line_of_member(text: &str, name: &str) -> Option<u32> {
+    let quoted = format!("\"{name}\"");
+    let is_member = |at: &usize| text[at + quoted.len()..].trim_start().starts_with(':');
+    let mut places = text.match_indices(&quoted).map(|(at, _)| at);
+    let at = places.find(is_member)?;
+    u32::try_from(text[..at].matches('\n').count() + 1).ok()
 }
 
 /// A JSON scalar as text; `None` for null.
@@ -386,6 +461,19 @@ mod tests {
             r#"{"a":1"#,
         ] {
             assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn json_keys_have_their_lines() {
+        let text = "{\n  \"name\": \"tasks.max\",\n  \"config\": {\n    \"tasks.max\" : 0, \"\\u0061\": 1\n  }\n}";
+        let properties = parse(text).unwrap();
+        for (key, place) in [
+            ("tasks.max", "x.properties:4: tasks.max=0: is wrong"),
+            ("name", "x.properties:2: name=tasks.max: is wrong"),
+            ("a", "x.properties: a=1: is wrong"),
+        ] {
+            assert_eq!(properties.problem(key, "is wrong").to_string(), place);
         }
     }
 

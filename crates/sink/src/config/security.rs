@@ -5,58 +5,229 @@
 use sharegroup_consumer::client::ClientConfig;
 use sharegroup_consumer::error::ConfigError;
 
-use super::consumer::{Layers, Setting};
-use super::keys::{Effect, Known, NO_REST, ValueKind, acts, find, forbidden, ignored, later};
+use super::keys::{
+    Effect, Known, NO_REST, Table, ValueKind, acts, all, find, forbidden, ignored, names, under,
+};
+use super::layers::{CONSUMERS, Layers, Setting};
 use super::problem::ConfigProblem;
 
 /// `security.protocol`, `ssl.*` and `sasl.*` of any client: without a prefix in a worker's file for
 /// the admin client, and behind the prefix of a client.
-pub(super) const SECURITY: &[Known] = &[
-    acts("security.protocol", ValueKind::Text),
-    acts("ssl.truststore.location", ValueKind::Text),
-    acts("ssl.truststore.type", ValueKind::Text),
-    acts("ssl.truststore.password", ValueKind::Password),
-    acts("ssl.truststore.certificates", ValueKind::Text),
-    acts("ssl.keystore.location", ValueKind::Text),
-    acts("ssl.keystore.type", ValueKind::Text),
-    acts("ssl.keystore.password", ValueKind::Password),
-    acts("ssl.keystore.certificate.chain", ValueKind::Text),
-    acts("ssl.keystore.key", ValueKind::Password),
-    acts("ssl.key.password", ValueKind::Password),
-    acts("ssl.endpoint.identification.algorithm", ValueKind::Text),
-    acts("ssl.enabled.protocols", ValueKind::List),
-    acts("ssl.protocol", ValueKind::Text),
-    acts("ssl.cipher.suites", ValueKind::List),
-    acts("sasl.mechanism", ValueKind::Text),
-    acts("sasl.jaas.config", ValueKind::Password),
-    acts("sasl.oauthbearer.token.endpoint.url", ValueKind::Text),
-    acts("sasl.login.callback.handler.class", ValueKind::Text),
-    acts("sasl.oauthbearer.jwt.retriever.class", ValueKind::Text),
+pub(super) const SECURITY: Table = &[
+    &under("TLS", TLS),
+    &under("SASL", SASL),
+    &under("Security: without meaning here", MEANINGLESS),
+];
+
+const TLS: [Known; 15] = [
+    acts(
+        "security.protocol",
+        ValueKind::Text,
+        "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
+    )
+    .or("PLAINTEXT")
+    .high(),
+    acts(
+        "ssl.truststore.location",
+        ValueKind::Text,
+        "file with the certificates that are trusted, PEM or PKCS12; left out, those of the system",
+    ),
+    acts(
+        "ssl.truststore.type",
+        ValueKind::Text,
+        "PEM or PKCS12; left out, by the file's content",
+    )
+    .low(),
+    acts(
+        "ssl.truststore.password",
+        ValueKind::Password,
+        "password of the truststore",
+    ),
+    acts(
+        "ssl.truststore.certificates",
+        ValueKind::Text,
+        "the certificates that are trusted, as PEM text",
+    )
+    .low(),
+    acts(
+        "ssl.keystore.location",
+        ValueKind::Text,
+        "file with this client's certificate and key, PEM or PKCS12",
+    ),
+    acts(
+        "ssl.keystore.type",
+        ValueKind::Text,
+        "PEM or PKCS12; left out, by the file's content",
+    )
+    .low(),
+    acts(
+        "ssl.keystore.password",
+        ValueKind::Password,
+        "password of the keystore",
+    ),
+    acts(
+        "ssl.keystore.certificate.chain",
+        ValueKind::Text,
+        "this client's certificates, as PEM text",
+    )
+    .low(),
+    acts(
+        "ssl.keystore.key",
+        ValueKind::Password,
+        "this client's private key, as PEM text",
+    )
+    .low(),
+    acts(
+        "ssl.key.password",
+        ValueKind::Password,
+        "password of the private key",
+    )
+    .low(),
+    acts(
+        "ssl.endpoint.identification.algorithm",
+        ValueKind::Text,
+        "https checks the broker's name in its certificate, empty doesn't",
+    )
+    .or("https")
+    .low(),
+    acts(
+        "ssl.enabled.protocols",
+        ValueKind::List,
+        "TLSv1.2, TLSv1.3 or both",
+    )
+    .low(),
+    acts(
+        "ssl.protocol",
+        ValueKind::Text,
+        "TLSv1.3, or TLSv1.2 for that alone",
+    )
+    .low(),
+    acts(
+        "ssl.cipher.suites",
+        ValueKind::List,
+        "cipher suites that may be used, by their IANA names",
+    )
+    .low(),
+];
+
+const SASL: [Known; 17] = [
+    acts(
+        "sasl.mechanism",
+        ValueKind::Text,
+        "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER",
+    ),
+    acts(
+        "sasl.jaas.config",
+        ValueKind::Password,
+        "user and password, as a line for one of Kafka's login modules",
+    ),
+    acts(
+        "sasl.oauthbearer.token.endpoint.url",
+        ValueKind::Text,
+        "where OAUTHBEARER gets its tokens: an https: URL of a provider, or file:/path",
+    )
+    .low(),
+    acts(
+        "sasl.login.callback.handler.class",
+        ValueKind::Text,
+        "Kafka's class that reads a token from a URL or a file; others are refused",
+    )
+    .low(),
+    acts(
+        "sasl.oauthbearer.jwt.retriever.class",
+        ValueKind::Text,
+        "Kafka's class that reads a token from a URL or a file; others are refused",
+    )
+    .low(),
     acts(
         "sasl.oauthbearer.client.credentials.client.id",
         ValueKind::Text,
-    ),
+        "client id for the token's provider",
+    )
+    .low(),
     acts(
         "sasl.oauthbearer.client.credentials.client.secret",
         ValueKind::Password,
-    ),
-    acts("sasl.oauthbearer.scope", ValueKind::Text),
-    acts("sasl.oauthbearer.header.urlencode", ValueKind::Text),
-    acts("sasl.login.connect.timeout.ms", ValueKind::Text),
-    acts("sasl.login.read.timeout.ms", ValueKind::Text),
-    acts("sasl.login.retry.backoff.ms", ValueKind::Text),
-    acts("sasl.login.retry.backoff.max.ms", ValueKind::Text),
-    acts("sasl.login.refresh.window.factor", ValueKind::Text),
-    acts("sasl.login.refresh.window.jitter", ValueKind::Text),
-    acts("sasl.login.refresh.min.period.seconds", ValueKind::Text),
-    acts("sasl.login.refresh.buffer.seconds", ValueKind::Text),
+        "secret for the token's provider",
+    )
+    .low(),
+    acts(
+        "sasl.oauthbearer.scope",
+        ValueKind::Text,
+        "scope that is asked for",
+    )
+    .low(),
+    acts(
+        "sasl.oauthbearer.header.urlencode",
+        ValueKind::Text,
+        "whether id and secret are encoded for a URL before they are sent",
+    )
+    .low(),
+    acts(
+        "sasl.login.connect.timeout.ms",
+        ValueKind::Text,
+        "time to connect to the token's provider, in milliseconds",
+    )
+    .low(),
+    acts(
+        "sasl.login.read.timeout.ms",
+        ValueKind::Text,
+        "time for its answer, in milliseconds",
+    )
+    .low(),
+    acts(
+        "sasl.login.retry.backoff.ms",
+        ValueKind::Text,
+        "pause after a first failed try at the provider, in milliseconds",
+    )
+    .low(),
+    acts(
+        "sasl.login.retry.backoff.max.ms",
+        ValueKind::Text,
+        "longest such pause, in milliseconds",
+    )
+    .low(),
+    acts(
+        "sasl.login.refresh.window.factor",
+        ValueKind::Text,
+        "part of a token's life after which it is renewed",
+    )
+    .low(),
+    acts(
+        "sasl.login.refresh.window.jitter",
+        ValueKind::Text,
+        "spread of that, as a part of the token's life",
+    )
+    .low(),
+    acts(
+        "sasl.login.refresh.min.period.seconds",
+        ValueKind::Text,
+        "least time between two renewals, in seconds",
+    )
+    .low(),
+    acts(
+        "sasl.login.refresh.buffer.seconds",
+        ValueKind::Text,
+        "time before a token's end by which it is renewed, in seconds",
+    )
+    .low(),
+];
+
+const MEANINGLESS: [Known; 17] = [
     forbidden("ssl.provider", ONE_TLS),
     forbidden("ssl.engine.factory.class", ONE_TLS),
     forbidden("security.providers", ONE_TLS),
     ignored("ssl.keymanager.algorithm", JSSE),
     ignored("ssl.trustmanager.algorithm", JSSE),
     ignored("ssl.secure.random.implementation", JSSE),
-    later("ssl.client.auth", ValueKind::Text, "none", NO_REST),
+    acts(
+        "ssl.client.auth",
+        ValueKind::Text,
+        "whether the REST API asks its clients for certificates",
+    )
+    .or("none")
+    .low()
+    .but(Effect::Later(NO_REST)),
     forbidden("sasl.login.class", NO_LOGIN_CLASS),
     forbidden("sasl.client.callback.handler.class", NO_LOGIN_CLASS),
     forbidden("sasl.oauthbearer.assertion.*", NO_ASSERTION),
@@ -135,6 +306,7 @@ pub(super) fn configure<'a>(
             continue;
         }
         if let Some(setting) = find(key)
+            && is_of_kind(CONSUMERS.tables, key, setting.value)
             && let Err(error) = client.set(key, setting.value)
         {
             is_sound = false;
@@ -148,7 +320,7 @@ pub(super) fn configure<'a>(
     }
     if is_sound && let Err(error) = client.check() {
         let text = error.to_string();
-        let keys = SECURITY.iter().map(|known| known.name);
+        let keys = names(&[SECURITY]);
         // The text names the key that is wrong, or the one that is missing.
         let named = keys.filter(|key| text.contains(key));
         let place = named.chain(["security.protocol"]).find_map(|key| {
@@ -159,6 +331,11 @@ pub(super) fn configure<'a>(
             push(setting.problem(key, &error));
         }
     }
+}
+
+/// Whether the check of the key's kind lets the value through; what it doesn't is told already.
+pub(super) fn is_of_kind(tables: &[Table], key: &str, value: &str) -> bool {
+    find(tables, key).is_none_or(|known| known.def.kind.check(value).is_ok())
 }
 
 /// Kafka's default of `security.protocol`.
@@ -182,10 +359,10 @@ fn without_effect<'a>(
     ];
     let unused = families.into_iter().filter(|(_, is_used, ..)| !is_used);
     let first = unused.filter_map(|(prefix, _, name, protocols)| {
-        let keys = SECURITY.iter();
+        let keys = all(&[SECURITY]);
         let acting = keys.filter(|known| matches!(known.effect, Effect::Acts));
         let mut set = acting
-            .map(|known| known.name)
+            .map(|known| known.def.name)
             .filter(|key| key.starts_with(prefix));
         let setting = set.find_map(&find)?;
         let message = format!("has no effect: security.protocol is {protocol}, without {name}");
@@ -201,7 +378,7 @@ fn without_effect<'a>(
 
 impl Setting<'_> {
     /// An error of the client about this value of `key`, without saying again which key it is.
-    fn problem(&self, key: &str, error: &ConfigError) -> ConfigProblem {
+    pub(super) fn problem(&self, key: &str, error: &ConfigError) -> ConfigProblem {
         let text = error.to_string();
         let quoted = text.strip_prefix(&format!("`{key}` "));
         let stored = text.strip_prefix(&format!("{key}={}: ", self.value));

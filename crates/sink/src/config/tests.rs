@@ -1,6 +1,8 @@
 //! Whole configurations: what is taken, what is refused, and what is said about it.
 
+mod secrets;
 mod security;
+mod typed;
 
 use super::*;
 use crate::connector::{Connector, DynSinkTask, TaskContext};
@@ -22,6 +24,7 @@ impl Connector for TestSink {
             &[
                 KeyDef::required("target", ValueKind::NonBlank, "where to write"),
                 KeyDef::optional("mode", ValueKind::OneOf(&["a", "b"]), "a", "how to write"),
+                KeyDef::unset("opener", ValueKind::Password, "opens the target"),
             ]
         }
     }
@@ -133,7 +136,6 @@ fn the_stock_worker_file_of_kafka_is_taken_with_warnings() {
     let expected = [
         "worker.properties:8: plugin.path=/opt: is ignored: no Java classes are loaded",
         "worker.properties:9: group.id=connect-cluster: is ignored: workers don't form a group here",
-        "worker.properties:2: key.converter=org.apache.kafka.connect.json.JsonConverter: has no effect yet",
         "worker.properties:6: offset.storage.file.filename=/tmp/connect.offsets: is ignored",
     ];
     for start in expected {
@@ -261,6 +263,49 @@ fn every_error_is_found_at_once() {
             "c1.properties:1: name=out: is the name of c0.properties as well; give each connector its own name"
         ]
     );
+}
+
+#[test]
+fn what_is_found_only_at_the_first_loss_is_found_at_the_start() {
+    let connector = format!("{CONNECTOR}{SHARE}share.loss.file=/no/such/folder/lost\n");
+    let errors = errors(load_strictly(false, "", &[&connector]));
+    assert_eq!(errors.len(), 1, "{errors:#?}");
+    let says = "share.loss.file=/no/such/folder/lost: the folder /no/such/folder does not exist; create it";
+    assert!(errors[0].contains(says), "{errors:#?}");
+}
+
+#[test]
+fn a_reference_that_can_not_be_resolved_is_one_error() {
+    let connector = format!("{CONNECTOR}{SHARE}tasks.max=${{env:NO_SUCH}}\n");
+    let errors = errors(load_strictly(false, "", &[&connector]));
+    assert_eq!(errors.len(), 1, "{errors:#?}");
+    assert!(
+        errors[0].contains("refers to the provider env"),
+        "{errors:#?}"
+    );
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn what_kafka_connect_reads_otherwise_is_named() {
+    let letters =
+        "errors.deadletterqueue.topic.name=dead\nproducer.override.security.protocol=SSL\n";
+    let connector = format!("{CONNECTOR}{SHARE}{letters}");
+    let ours = connector.replace(
+        "name=out\nconnector.class=TestSink",
+        "name=b\nconnector.class=test",
+    );
+    let loaded = load_strictly(false, "security.protocol=SSL\n", &[&connector, &ours]).unwrap();
+    let problems = unlike_connect(&loaded);
+    let texts: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        texts,
+        [
+            "c1.properties:2: connector.class=test: is no class of Kafka Connect's; write org.example.TestSinkConnector",
+            "worker.properties:2: security.protocol=SSL: stands for consumer.security.protocol here; Kafka Connect inherits nothing there; set consumer.security.protocol, too",
+        ]
+    );
+    assert!(unlike_connect(&load_strictly(false, "", &[&connector]).unwrap()).is_empty());
 }
 
 #[test]
@@ -440,46 +485,67 @@ fn the_group_id_is_resolved_from_the_connector_to_the_worker() {
 }
 
 #[test]
-fn what_would_write_other_records_than_meant_is_refused() {
-    for line in [
-        "transforms=a",
-        "topics.regex=o.*",
-        "share.start.from.group=old",
-        "target=${env:HOME}",
-    ] {
-        let connector = CONNECTOR.replace(
-            "target=x\n",
-            if line.starts_with("target") {
-                ""
-            } else {
-                "target=x\n"
-            },
-        );
-        let errors = errors(load_strictly(
-            false,
-            "",
-            &[&format!("{connector}{SHARE}{line}\n")],
-        ));
-        assert_eq!(errors.len(), 1, "{errors:#?}");
-        assert!(errors[0].contains("available yet"), "{errors:#?}");
-    }
-    let errors = errors(with("config.providers=env\n", ""));
+fn a_share_group_does_not_begin_at_itself() {
+    let errors = errors(with("", "share.group.id=g\nshare.start.from.group=g\n"));
     assert_eq!(errors.len(), 1, "{errors:#?}");
+    assert!(errors[0].contains("g can't be both groups"), "{errors:#?}");
+    assert!(warnings(with("", "share.group.id=g\nshare.start.from.group=h\n")).is_empty());
+}
+
+#[test]
+fn a_misspelt_setting_of_a_converter_is_an_error_and_a_foreign_one_a_warning() {
+    let converter = "value.converter=json\nvalue.converter.";
+    let errors = errors(with("", &format!("{converter}schemas.enabel=false\n")));
+    assert_eq!(errors.len(), 1, "{errors:#?}");
+    let meant = "did you mean value.converter.schemas.enable?";
+    assert!(errors[0].contains(meant), "{errors:#?}");
+    let warnings = warnings(with("", &format!("{converter}encoding=klingon\n")));
+    assert!(warnings[0].contains("is not a setting"), "{warnings:#?}");
+    for known in [
+        "schemas.enable=false",
+        "schemas.cache.size=9",
+        "converter.type=value",
+    ] {
+        let warnings = self::warnings(with("", &format!("{converter}{known}\n")));
+        assert!(warnings.is_empty(), "{warnings:#?}");
+    }
+}
+
+#[test]
+fn what_would_write_other_records_than_meant_is_refused() {
+    let errors = errors(with("", "transforms=a\n"));
+    assert_eq!(errors.len(), 1, "{errors:#?}");
+    let says = "transformations are not supported yet";
+    assert!(
+        errors[0].contains("transforms=a") && errors[0].contains(says),
+        "{errors:#?}"
+    );
+}
+
+#[test]
+fn a_sink_that_puts_one_batch_at_a_time_says_so_where_more_are_wanted() {
+    for (worker, connector) in [
+        ("", "share.concurrency=2\n"),
+        ("consumer.share.concurrency=2\n", ""),
+    ] {
+        let loaded = with(worker, connector).unwrap();
+        assert_eq!(loaded.connectors[0].delivery.concurrency, 1);
+        let warnings = texts(&loaded.warnings);
+        assert_eq!(warnings.len(), 1, "{warnings:#?}");
+        assert!(
+            warnings[0].contains("share.concurrency=2: has no effect")
+                && warnings[0].contains("raise tasks.max"),
+            "{warnings:#?}"
+        );
+    }
+    assert!(errors(with("", "share.concurrency=1001\n"))[0].contains("from 1 to 1000"));
 }
 
 #[test]
 fn what_has_no_effect_yet_says_so_and_is_checked() {
-    let warnings = warnings(with(
-        "listeners=http://:8083\n",
-        "errors.tolerance=all\nshare.hold.max.ms=1000\n",
-    ));
-    assert_eq!(warnings.len(), 3);
-    assert!(
-        warnings
-            .iter()
-            .all(|text| text.contains("has no effect yet")),
-        "{warnings:#?}"
-    );
+    let warnings = warnings(with("rest.port=8083\n", ""));
+    assert_eq!(warnings.len(), 1, "{warnings:#?}");
+    assert!(warnings[0].contains("has no effect yet"), "{warnings:#?}");
     assert!(self::warnings(with("", "errors.tolerance=none\nshare.concurrency=1\n")).is_empty());
     assert!(errors(with("", "errors.tolerance=some\n"))[0].contains("must be one of none, all"));
     assert!(
@@ -580,23 +646,15 @@ fn files_in_the_wrong_order_are_the_one_thing_that_is_said() {
 
 #[test]
 fn a_rest_listener_that_is_asked_for_is_warned_about() {
-    for line in ["rest.port=8083\n", "listeners=http://:8083\n"] {
-        let warnings = warnings(with(line, ""));
-        assert!(
-            warnings[0].contains("there is no REST listener yet"),
-            "{warnings:?}"
-        );
-    }
-}
-
-#[test]
-fn passwords_in_addresses_are_never_shown() {
-    let worker = read("w", "bootstrap.servers=me:s3cret@localhost:9092\n");
-    let connector = read("c", &format!("{CONNECTOR}{SHARE}"));
-    let registry = Registry::new().with(TestSink);
-    let errors = errors(load_properties(worker, vec![connector], false, &registry)).join("\n");
+    let warnings = warnings(with("rest.port=8083\n", ""));
     assert!(
-        errors.contains("[hidden]@localhost") && !errors.contains("s3cret"),
-        "{errors}"
+        warnings[0].contains("there is no REST listener yet"),
+        "{warnings:?}"
+    );
+    assert!(self::warnings(with("listeners=http://:8083\n", "")).is_empty());
+    let secret = errors(with("listeners=http://me:s3cret@h:1\n", ""));
+    assert!(
+        secret[0].contains("listeners: must be http://host:port"),
+        "{secret:?}"
     );
 }

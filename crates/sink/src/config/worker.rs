@@ -1,28 +1,49 @@
 //! The worker file.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::time::Duration;
 
 use super::check;
+use super::keys::WORKER;
+use super::listeners::Listeners;
 use super::problem::ConfigProblem;
 use super::properties::Properties;
+use super::read::Reader;
 
 /// Settings of a worker.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct WorkerConfig {
     /// `bootstrap.servers`: where the cluster is found, `host:port` separated by commas.
     pub bootstrap_servers: String,
-    /// `offset.flush.interval.ms`: longest time between two flushes of a task.
+    /// `offset.flush.interval.ms`: longest time between two flushes of a task. Default 1 min.
     pub flush_interval: Duration,
-    /// `task.shutdown.graceful.timeout.ms`: the budget for stopping all tasks.
+    /// `offset.flush.timeout.ms`: longest time of a flush. Default 5 s.
+    pub flush_timeout: Duration,
+    /// `task.shutdown.graceful.timeout.ms`: the budget for stopping all tasks. Default 5 s.
     pub shutdown_timeout: Duration,
     /// `connector.client.config.override.policy`: which consumer settings a connector may override.
     pub override_policy: OverridePolicy,
+    /// `listeners`: where metrics and health are served. Default 127.0.0.1:8083.
+    pub listeners: Listeners,
     properties: Properties,
 }
 
-/// Which `consumer.override.` keys a connector may set.
+/// Without values that are secrets.
+impl fmt::Debug for WorkerConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkerConfig")
+            .field("bootstrap_servers", &self.properties.shown(SERVERS))
+            .field("flush_interval", &self.flush_interval)
+            .field("flush_timeout", &self.flush_timeout)
+            .field("shutdown_timeout", &self.shutdown_timeout)
+            .field("override_policy", &self.override_policy)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Which `consumer.override.`, `producer.override.` and `admin.override.` keys a connector may set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OverridePolicy {
@@ -48,7 +69,7 @@ impl OverridePolicy {
         }
     }
 
-    /// Whether a connector may set `consumer.override.<key>`.
+    /// Whether a connector may set `consumer.override.<key>` and so on.
     #[must_use]
     pub fn permits(&self, key: &str) -> bool {
         match self {
@@ -62,9 +83,8 @@ impl OverridePolicy {
     }
 
     fn parse(file: &Properties, problems: &mut Vec<ConfigProblem>) -> Self {
-        let Some(value) = file.get(POLICY) else {
-            return Self::All;
-        };
+        let values = Reader::new(&[WORKER], |key: &str| file.get(key));
+        let value = values.text(POLICY).unwrap_or_default();
         let short = value.rsplit('.').next().unwrap_or(value);
         let short = short
             .strip_suffix("ConnectorClientConfigOverridePolicy")
@@ -73,14 +93,7 @@ impl OverridePolicy {
             "all" => Self::All,
             "principal" => Self::Principal,
             "none" => Self::None,
-            "allowlist" => Self::Allowlist(
-                list(
-                    file.get("connector.client.config.override.allowlist")
-                        .unwrap_or(""),
-                )
-                .map(str::to_owned)
-                .collect(),
-            ),
+            "allowlist" => Self::Allowlist(values.list(ALLOWLIST).map(str::to_owned).collect()),
             _ => {
                 problems
                     .push(file.problem(POLICY, "must be one of All, Principal, Allowlist, None"));
@@ -98,27 +111,29 @@ impl WorkerConfig {
         problems: &mut Vec<ConfigProblem>,
     ) -> Self {
         check::worker_keys(&properties, strict, problems);
-        let bootstrap = "bootstrap.servers";
-        if properties.get(bootstrap).is_none() {
+        if properties.get(SERVERS).is_none() {
             problems.push(
                 properties
-                    .problem(bootstrap, "must be set")
+                    .problem(SERVERS, "must be set")
                     .advice("for example bootstrap.servers=localhost:9092"),
             );
         }
-        let millis = |key: &str, default: u64| {
-            let value = properties
-                .get(key)
-                .and_then(|value| value.trim().parse().ok());
-            Duration::from_millis(value.unwrap_or(default))
-        };
+        let values = Reader::new(&[WORKER], |key: &str| properties.get(key));
         Self {
-            bootstrap_servers: properties.get(bootstrap).unwrap_or("").trim().to_owned(),
-            flush_interval: millis("offset.flush.interval.ms", 60_000),
-            shutdown_timeout: millis("task.shutdown.graceful.timeout.ms", 5_000),
+            bootstrap_servers: values.owned(SERVERS).unwrap_or_default(),
+            flush_interval: values.millis("offset.flush.interval.ms"),
+            flush_timeout: values.millis("offset.flush.timeout.ms"),
+            shutdown_timeout: values.millis("task.shutdown.graceful.timeout.ms"),
             override_policy: OverridePolicy::parse(&properties, problems),
+            listeners: Listeners::parse(&properties, problems),
             properties,
         }
+    }
+
+    /// Keys whose values differ from those of another file, be it only because a provider says so; sorted.
+    #[must_use]
+    pub fn changed_keys(&self, other: &Self) -> Vec<String> {
+        self.properties.changed_keys(&other.properties)
     }
 
     /// The value of a key as it is in the file.
@@ -132,12 +147,6 @@ impl WorkerConfig {
     }
 }
 
-/// The items of a list, without blanks around them and without empty ones.
-pub(super) fn list(value: &str) -> impl Iterator<Item = &str> {
-    value
-        .split(',')
-        .map(str::trim)
-        .filter(|item| !item.is_empty())
-}
-
+const SERVERS: &str = "bootstrap.servers";
 const POLICY: &str = "connector.client.config.override.policy";
+const ALLOWLIST: &str = "connector.client.config.override.allowlist";

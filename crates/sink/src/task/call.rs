@@ -98,6 +98,15 @@ pub(crate) async fn call<'a, E>(
     }
 }
 
+/// Waits until the task is told to stop, and only `reserve` fifths of the budget for that are left.
+pub(super) async fn cut_off(control: &mut watch::Receiver<Control>, reserve: u32) {
+    stopped(control).await;
+    let at = control.borrow().cut_off(reserve);
+    if let Some(at) = at {
+        sleep_until(at).await;
+    }
+}
+
 /// Waits until the task is told to stop, or its worker is gone.
 pub(crate) async fn stopped(control: &mut watch::Receiver<Control>) {
     let stop = |control: &Control| matches!(control, Control::Stop { .. });

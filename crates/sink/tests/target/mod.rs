@@ -1,6 +1,9 @@
 //! A sink in memory that does what it is told, and jobs that write to it.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+#[path = "../../../consumer/tests/group/mod.rs"]
+mod group;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -10,12 +13,15 @@ use sharegroup_consumer::admin::Admin;
 use sharegroup_consumer::client::ClientConfig;
 use sharegroup_consumer::producer::{Producer, ProducerConfig, ProducerRecord};
 use sharegroup_sink::config::{KeyDef, Properties, load_properties};
+use sharegroup_sink::data::Value;
 use sharegroup_sink::worker::{TaskCounters, Worker, WorkerOptions};
 use sharegroup_sink::{
     ConfigProblem, Connector, ConnectorConfig, DynSinkTask, OutcomeSender, PutError, Registry,
     SinkBatch, SinkTask, TaskContext, TaskError,
 };
 use tokio::time::{Instant, sleep};
+
+pub(crate) use self::group::set_group;
 
 pub(crate) const S: Duration = Duration::from_secs(1);
 /// The group's.
@@ -28,6 +34,8 @@ pub(crate) enum Put {
     Takes(Duration),
     /// Blocks its thread so long.
     Blocks(Duration),
+    /// Takes so long for each record.
+    TakesEach(Duration),
     Hangs,
     /// Fails; another try may do it.
     Fails,
@@ -40,9 +48,17 @@ pub(crate) struct Target(Arc<Mutex<State>>);
 #[derive(Debug, Default)]
 struct State {
     written: BTreeMap<i64, usize>,
+    /// What converters made of the values.
+    values: BTreeMap<i64, Value>,
     puts: Vec<Put>,
     /// How the puts behind them go.
     then: Option<Put>,
+    /// Records that no put can write.
+    poison: BTreeSet<i64>,
+    /// Whether every put fails.
+    is_down: bool,
+    puts_made: usize,
+    delivery_count_max: i16,
 }
 
 impl Target {
@@ -56,14 +72,50 @@ impl Target {
         })))
     }
 
+    /// It takes so long for each record.
+    pub(crate) fn per_record(time: Duration) -> Self {
+        Self::new([], Some(Put::TakesEach(time)))
+    }
+
+    /// A put of one of these fails as a whole, for good.
+    pub(crate) fn set_poison(&self, offsets: impl IntoIterator<Item = i64>) {
+        self.0.lock().unwrap().poison = offsets.into_iter().collect();
+    }
+
+    /// From now on every put fails, or none.
+    pub(crate) fn set_down(&self, is_down: bool) {
+        self.0.lock().unwrap().is_down = is_down;
+    }
+
+    pub(crate) fn puts_made(&self) -> usize {
+        self.0.lock().unwrap().puts_made
+    }
+
+    /// The highest delivery count of any record that was put.
+    pub(crate) fn delivery_count_max(&self) -> i16 {
+        self.0.lock().unwrap().delivery_count_max
+    }
+
     /// Writes beyond the first of each record.
     pub(crate) fn duplicates(&self) -> usize {
         let written = &self.0.lock().unwrap().written;
         written.values().map(|times| times - 1).sum()
     }
 
+    /// How often a record was written.
+    pub(crate) fn times(&self, offset: i64) -> usize {
+        let written = &self.0.lock().unwrap().written;
+        written.get(&offset).copied().unwrap_or(0)
+    }
+
     pub(crate) fn has(&self, offset: i64) -> bool {
         self.0.lock().unwrap().written.contains_key(&offset)
+    }
+
+    /// The values that were written, by offset.
+    pub(crate) fn values(&self) -> Vec<(i64, Value)> {
+        let values = self.0.lock().unwrap().values.clone();
+        values.into_iter().collect()
     }
 
     pub(crate) fn written(&self) -> usize {
@@ -75,12 +127,25 @@ impl SinkTask for Target {
     async fn put(&mut self, batch: SinkBatch, _: &OutcomeSender) -> Result<(), PutError> {
         let put = {
             let mut state = self.0.lock().unwrap();
+            state.puts_made += 1;
+            let counts = batch.records().map(|record| record.delivery_count);
+            state.delivery_count_max = counts.max().max(Some(state.delivery_count_max)).unwrap();
+            if state.is_down {
+                return Err(PutError::retriable("the target is down"));
+            }
+            if batch
+                .records()
+                .any(|record| state.poison.contains(&record.offset))
+            {
+                return Err(PutError::fatal("a row has no such column"));
+            }
             let then = state.then;
             state.puts.pop().or(then)
         };
         match put {
             None => {}
             Some(Put::Takes(time)) => sleep(time).await,
+            Some(Put::TakesEach(time)) => sleep(time * batch.records().count() as u32).await,
             Some(Put::Blocks(time)) => std::thread::sleep(time),
             Some(Put::Hangs) => std::future::pending().await,
             Some(Put::Fails) => return Err(PutError::retriable("the target is down")),
@@ -88,6 +153,8 @@ impl SinkTask for Target {
         let mut state = self.0.lock().unwrap();
         for record in batch.records() {
             *state.written.entry(record.offset).or_default() += 1;
+            let value = record.data().value.value.clone();
+            state.values.insert(record.offset, value);
         }
         Ok(())
     }
@@ -104,6 +171,10 @@ impl Connector for Target {
 
     fn validate(&self, _: &ConnectorConfig) -> Vec<ConfigProblem> {
         Vec::new()
+    }
+
+    fn is_concurrent(&self) -> bool {
+        true
     }
 
     fn task(
@@ -123,6 +194,18 @@ pub(crate) fn start(
     target: &Target,
     loss_file: &Path,
 ) -> Worker {
+    start_with(servers, name, tasks, target, loss_file, &[])
+}
+
+/// The same with further settings.
+pub(crate) fn start_with(
+    servers: &str,
+    name: &str,
+    tasks: usize,
+    target: &Target,
+    loss_file: &Path,
+    settings: &[(&str, &str)],
+) -> Worker {
     let mut worker = Properties::new("worker.properties");
     worker.set("bootstrap.servers", servers);
     worker.set("consumer.group.protocol", "share");
@@ -136,6 +219,9 @@ pub(crate) fn start(
         ("share.loss.file", &loss_file.display().to_string()),
         ("consumer.override.max.poll.records", "20"),
     ] {
+        sink.set(key, value);
+    }
+    for &(key, value) in settings {
         sink.set(key, value);
     }
     let registry = Registry::new().with(target.clone());
@@ -154,9 +240,8 @@ pub(crate) async fn prepare(
     let admin = Admin::new(client.clone());
     let lock_ms = LOCK.as_millis().to_string();
     let lock = [("share.record.lock.duration.ms", lock_ms.as_str())];
-    for (key, value) in lock.iter().chain(configs) {
-        admin.set_group_config(name, key, value).await.unwrap();
-    }
+    let settings: Vec<_> = lock.iter().chain(configs).copied().collect();
+    set_group(&admin, name, &settings).await;
     admin.create_topic(name, 1, -1, &[]).await.unwrap();
     let producer = Producer::new(ProducerConfig::new(client));
     for number in 0..records {

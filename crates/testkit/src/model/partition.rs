@@ -190,6 +190,9 @@ impl SharePartition {
                 entry.delivery_count -= 1;
             }
         }
+        // What was acquired only was written nowhere.
+        let is_written = |entry: &Entry| entry.slot != Slot::Available || entry.delivery_count > 0;
+        self.entries.retain(|_, entry| is_written(entry));
     }
 
     fn advance(&mut self) {

@@ -7,8 +7,8 @@ use sharegroup_session::{Acknowledgement, Event};
 use super::judge::Grant;
 use super::member::{Act, Life};
 use super::planted::Planted;
-use super::random::Random;
 use super::run::{Happening, World};
+use crate::random::Random;
 
 /// So long after a member's end the broker must hold nothing for it.
 const CLOSED_CHECK: Duration = Duration::from_secs(1);
@@ -54,6 +54,14 @@ impl World {
                         self.tally.failed(failure);
                     }
                     member.take_outcome(&outcome)
+                }
+                Event::LockRenewed {
+                    acquisition,
+                    deadline,
+                    ..
+                } => {
+                    member.renewed(acquisition, deadline);
+                    None
                 }
                 Event::LockLost(loss) => {
                     self.tally.failed(loss.why);

@@ -57,7 +57,7 @@ pub(super) struct Holding {
     /// Offsets that are ours to settle.
     pub(super) held: BTreeSet<i64>,
     pub(super) said: BTreeMap<i64, Said>,
-    /// When the lock ended, as the core told when it handed the records out.
+    /// When the lock ends, as the core told last.
     deadline: Instant,
     /// When the application dropped an offset.
     dropped_at: BTreeMap<i64, Instant>,
@@ -243,6 +243,13 @@ impl Member {
     fn holding_mut(&mut self, id: AcquisitionId) -> Option<&mut Holding> {
         let index = *self.by_acquisition.get(&id)?;
         self.holdings.get_mut(index)
+    }
+
+    /// Its lock ends at another time now.
+    pub(super) fn renewed(&mut self, id: AcquisitionId, deadline: Instant) {
+        if let Some(holding) = self.holding_mut(id) {
+            holding.deadline = deadline;
+        }
     }
 
     /// Enters an outcome; what is wrong with it, if anything.

@@ -32,7 +32,6 @@ mod member;
 mod network;
 #[allow(clippy::indexing_slicing)]
 mod planted;
-mod random;
 #[allow(clippy::indexing_slicing)]
 mod run;
 mod script;

@@ -21,9 +21,9 @@ use sharegroup_wire::message::share_group_heartbeat::{
 use sharegroup_wire::{BrokerId, CorrelationId, DecodeError, ErrorCode, TopicId};
 
 use super::judge::Grant;
-use super::random::Random;
 use super::run::{Happening, World};
 use super::script::TOPICS;
+use crate::random::Random;
 
 /// A connection's place in [`Network::connections`].
 pub(super) type Number = usize;

@@ -14,9 +14,9 @@ use super::judge::{End, Judge};
 use super::member::{Act, Member};
 use super::network::{Answer, Network, Number};
 use super::planted::{Planted, Spoiler};
-use super::random::Random;
 use super::script::{BROKERS, Script, Step, Subscription, TOPICS};
 use super::tally::Tally;
+use crate::random::Random;
 
 /// The share group of every run.
 pub(super) const GROUP: &str = "group";
@@ -169,7 +169,8 @@ impl World {
         let knows_limit = self.script.setup.partitions_of_second > 0 && random.percent(50);
         let is_told = knows_limit && !self.planted.is(Planted::ReleaseLastDelivery);
         config.delivery_count_limit = is_told.then_some(limit);
-        let core = SessionCore::new(config, self.now);
+        let mut core = SessionCore::new(config, self.now);
+        core.take(Random::of(self.script.seed, 400 + index as u64).one_of(500, &[1, 20]));
         let mut member = Member::new(core, version, self.now);
         member.delivery_count_limit = knows_limit.then_some(limit);
         self.members.push(member);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sharegroup_broker::model::faults::Fault;
 use sharegroup_wire::ErrorCode;
 
-use super::random::Random;
+use crate::random::Random;
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);

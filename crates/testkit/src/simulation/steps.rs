@@ -16,9 +16,9 @@ use sharegroup_wire::{BrokerId, CorrelationId, ErrorCode};
 use super::judge::End;
 use super::member::Life;
 use super::network::Number;
-use super::random::Random;
 use super::run::{GROUP, Happening, World};
 use super::script::{Step, TOPICS};
+use crate::random::Random;
 
 /// Most share sessions of a broker, and most members of a group.
 const SESSIONS_MAX: &str = "group.share.max.share.sessions";

@@ -43,6 +43,8 @@ pub mod list_config_resources;
 pub mod list_groups;
 pub mod list_offsets;
 pub mod metadata;
+pub mod offset_commit;
+pub mod offset_fetch;
 pub mod produce;
 pub mod push_telemetry;
 pub mod sasl_authenticate;

@@ -30,6 +30,8 @@ use sharegroup_wire::message::list_config_resources::ListConfigResourcesRequest;
 use sharegroup_wire::message::list_groups::ListGroupsRequest;
 use sharegroup_wire::message::list_offsets::ListOffsetsRequest;
 use sharegroup_wire::message::metadata::MetadataRequest;
+use sharegroup_wire::message::offset_commit::OffsetCommitRequest;
+use sharegroup_wire::message::offset_fetch::OffsetFetchRequest;
 use sharegroup_wire::message::produce::ProduceRequest;
 use sharegroup_wire::message::push_telemetry::PushTelemetryRequest;
 use sharegroup_wire::message::sasl_authenticate::SaslAuthenticateRequest;
@@ -107,6 +109,8 @@ pub(crate) fn kinds() -> Vec<Kind> {
         api::<ListGroupsRequest>(),
         api::<ListOffsetsRequest>(),
         api::<MetadataRequest>(),
+        api::<OffsetCommitRequest>(),
+        api::<OffsetFetchRequest>(),
         api::<ProduceRequest>(),
         api::<SaslAuthenticateRequest>(),
         api::<SaslHandshakeRequest>(),

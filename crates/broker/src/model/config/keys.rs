@@ -282,7 +282,9 @@ pub static BROKER: &[Key] = &[
     key("group.share.session.timeout.ms", "45000", Int)
         .range(1, INT_MAX)
         .used(),
-    key("message.max.bytes", "1048588", Int).range(0, INT_MAX),
+    key("message.max.bytes", "1048588", Int)
+        .range(0, INT_MAX)
+        .used(),
     key("num.partitions", "1", Int).range(1, INT_MAX).used(),
     key("offsets.topic.replication.factor", "1", Int).range(1, INT_MAX),
     key("transaction.max.timeout.ms", "900000", Int)
@@ -296,6 +298,16 @@ pub fn broker_default(group_key: &str) -> Option<&'static Key> {
     BROKER
         .iter()
         .find(|key| key.name.strip_prefix("group.") == Some(group_key))
+}
+
+/// The broker key that gives a topic key its default.
+#[must_use]
+pub fn topic_default(topic_key: &str) -> Option<&'static Key> {
+    let of_broker = match topic_key {
+        "max.message.bytes" => "message.max.bytes",
+        _ => return None,
+    };
+    BROKER.iter().find(|key| key.name == of_broker)
 }
 
 #[cfg(test)]

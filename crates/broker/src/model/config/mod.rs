@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sharegroup_wire::TopicId;
+use sharegroup_wire::duration::from_iso;
 use sharegroup_wire::record::TimestampType;
 
-use self::keys::{Allowed, Key, ValueType, broker_default};
+use self::keys::{Allowed, Key, ValueType, broker_default, topic_default};
 use super::Model;
 use super::journal::{Entry, value_list};
 use super::log::LogRules;
@@ -70,6 +71,8 @@ pub struct Configs {
     pub broker: Values,
     /// Of groups, whether they exist or not.
     pub groups: BTreeMap<String, Values>,
+    /// What groups were set to when [`Configs::hold`] was called.
+    held: Option<BTreeMap<String, Values>>,
     /// Groups' settings in force, with what they were made of: each fetch asks for them.
     rules: RefCell<BTreeMap<String, KnownRules>>,
 }
@@ -105,13 +108,51 @@ impl Configs {
         self.broker.get(name).map_or_else(default, String::as_str)
     }
 
-    /// A group key's value in force: its own within the brokers' bounds, else the brokers' default.
+    /// A topic key's value in force: of the values that were set on the topic, else the brokers', else its default.
+    #[must_use]
+    pub fn topic_text<'a>(&'a self, values: &'a Values, name: &str) -> &'a str {
+        let of_brokers = || match topic_default(name) {
+            Some(key) => self.broker_text(key.name),
+            None => find(keys::TOPIC, name).map_or("", |key| key.default),
+        };
+        values.get(name).map_or_else(of_brokers, String::as_str)
+    }
+
+    /// The rules for the logs of a topic with these values.
+    #[must_use]
+    pub fn log_rules(&self, values: &Values) -> LogRules {
+        let text = |name| self.topic_text(values, name);
+        let number = |name| text(name).parse::<i64>().unwrap_or(0);
+        LogRules {
+            message_bytes_max: usize::try_from(number("max.message.bytes")).unwrap_or(0),
+            timestamp_type: match text("message.timestamp.type") {
+                "LogAppendTime" => TimestampType::LogAppendTime,
+                _ => TimestampType::CreateTime,
+            },
+            timestamp_after_max_ms: number("message.timestamp.after.max.ms"),
+            retention_bytes: number("retention.bytes"),
+        }
+    }
+
+    /// From now on changes of groups are shown, but not acted upon: as on a real broker while it publishes new
+    /// metadata, which it shows at first and acts upon at last (`BrokerMetadataPublisher`).
+    pub fn hold(&mut self) {
+        self.held = Some(self.groups.clone());
+    }
+
+    /// What was changed since [`Configs::hold`] counts.
+    pub fn release(&mut self) {
+        self.held = None;
+    }
+
+    /// A group key's value: its own within the brokers' bounds, else the brokers' default.
     #[must_use]
     pub fn group_text(&self, group_id: &str, name: &str) -> String {
-        let own = self
-            .groups
-            .get(group_id)
-            .and_then(|values| values.get(name));
+        self.text_of(self.groups.get(group_id), name)
+    }
+
+    fn text_of(&self, own: Option<&Values>, name: &str) -> String {
+        let own = own.and_then(|values| values.get(name));
         let Some(key) = find(keys::GROUP, name) else {
             return String::new();
         };
@@ -131,7 +172,8 @@ impl Configs {
     #[must_use]
     pub fn group(&self, group_id: &str) -> GroupRules {
         let none = Values::new();
-        let own = self.groups.get(group_id).unwrap_or(&none);
+        let groups = self.held.as_ref().unwrap_or(&self.groups);
+        let own = groups.get(group_id).unwrap_or(&none);
         let mut known_rules = self.rules.borrow_mut();
         let known = known_rules.get(group_id);
         if let Some(known) = known.filter(|known| known.own == *own && known.broker == self.broker)
@@ -144,18 +186,19 @@ impl Configs {
         let known = KnownRules {
             broker: self.broker.clone(),
             own: own.clone(),
-            rules: self.read_group(group_id),
+            rules: self.read_group(own),
         };
         let rules = known.rules.clone();
         known_rules.insert(group_id.to_owned(), known);
         rules
     }
 
-    fn read_group(&self, group_id: &str) -> GroupRules {
-        let number = |name| self.group_text(group_id, name).parse::<i64>().unwrap_or(0);
+    fn read_group(&self, own: &Values) -> GroupRules {
+        let text = |name| self.text_of(Some(own), name);
+        let number = |name| text(name).parse::<i64>().unwrap_or(0);
         let millis = |name| Duration::from_millis(u64::try_from(number(name)).unwrap_or(0));
-        let flag = |name| self.group_text(group_id, name) == "true";
-        let reset = self.group_text(group_id, "share.auto.offset.reset");
+        let flag = |name| text(name) == "true";
+        let reset = text("share.auto.offset.reset");
         GroupRules {
             limits: Limits {
                 lock: millis("share.record.lock.duration.ms"),
@@ -165,11 +208,11 @@ impl Configs {
                 renew_enabled: flag("share.renew.acknowledge.enable"),
             },
             offset_reset: offset_reset(&reset).unwrap_or(OffsetReset::Latest),
-            read_committed: self.group_text(group_id, "share.isolation.level") == "read_committed",
+            read_committed: text("share.isolation.level") == "read_committed",
             heartbeat_interval: millis("share.heartbeat.interval.ms"),
             session_timeout: millis("share.session.timeout.ms"),
             assignment_interval: millis("share.assignment.interval.ms"),
-            dead_letter_topic: self.group_text(group_id, "errors.deadletterqueue.topic.name"),
+            dead_letter_topic: text("errors.deadletterqueue.topic.name"),
             dead_letter_copies: flag("errors.deadletterqueue.copy.record.enable"),
         }
     }
@@ -325,28 +368,6 @@ impl Model {
     }
 }
 
-/// A topic's rules for its logs.
-#[must_use]
-pub fn log_rules(values: &Values) -> LogRules {
-    let number = |name| topic_text(values, name).parse::<i64>().unwrap_or(0);
-    LogRules {
-        message_bytes_max: usize::try_from(number("max.message.bytes")).unwrap_or(0),
-        timestamp_type: match topic_text(values, "message.timestamp.type") {
-            "LogAppendTime" => TimestampType::LogAppendTime,
-            _ => TimestampType::CreateTime,
-        },
-        timestamp_after_max_ms: number("message.timestamp.after.max.ms"),
-        retention_bytes: number("retention.bytes"),
-    }
-}
-
-/// A topic key's value in force.
-#[must_use]
-pub fn topic_text<'a>(values: &'a Values, name: &str) -> &'a str {
-    let default = || find(keys::TOPIC, name).map_or("", |key| key.default);
-    values.get(name).map_or_else(default, String::as_str)
-}
-
 /// Kafka's words for a key that a table doesn't have.
 fn unknown(table: &[Key], name: &str) -> String {
     let kinds = [(keys::TOPIC, "topic "), (keys::GROUP, "group ")];
@@ -373,31 +394,8 @@ fn offset_reset(text: &str) -> Option<OffsetReset> {
     match text {
         "latest" => Some(OffsetReset::Latest),
         "earliest" => Some(OffsetReset::Earliest),
-        _ => iso_duration(text.strip_prefix("by_duration:")?).map(OffsetReset::ByDuration),
+        _ => from_iso(text.strip_prefix("by_duration:")?).map(OffsetReset::ByDuration),
     }
-}
-
-/// `PnDTnHnMnS`, as `java.time.Duration` reads it, without signs.
-fn iso_duration(text: &str) -> Option<Duration> {
-    let text = text.strip_prefix('P')?;
-    let (days, time) = text.split_once('T').unwrap_or((text, ""));
-    let mut seconds = 0.0;
-    for (part, units) in [
-        (days, &[('D', 86_400.0)][..]),
-        (time, &[('H', 3600.0), ('M', 60.0), ('S', 1.0)]),
-    ] {
-        let mut rest = part;
-        for (unit, size) in units {
-            if let Some((number, behind)) = rest.split_once(*unit) {
-                seconds += number.parse::<f64>().ok()? * size;
-                rest = behind;
-            }
-        }
-        if !rest.is_empty() {
-            return None;
-        }
-    }
-    (!text.is_empty()).then(|| Duration::try_from_secs_f64(seconds).ok())?
 }
 
 #[cfg(test)]
@@ -426,6 +424,17 @@ mod tests {
     }
 
     #[test]
+    fn the_largest_message_is_the_topics_own_or_the_brokers() {
+        let mut configs = Configs::default();
+        let values = |key: &str, value: &str| Values::from([(key.to_owned(), value.to_owned())]);
+        let max = |configs: &Configs, values| configs.log_rules(&values).message_bytes_max;
+        assert_eq!(max(&configs, Values::new()), 1_048_588);
+        configs.broker = values("message.max.bytes", "100");
+        assert_eq!(max(&configs, Values::new()), 100);
+        assert_eq!(max(&configs, values("max.message.bytes", "200")), 200);
+    }
+
+    #[test]
     fn lists_grow_and_shrink() {
         let configs = Configs::default();
         let change = |values: &Values, change| {
@@ -434,20 +443,12 @@ mod tests {
                 .unwrap()
         };
         let both = change(&Values::new(), Change::Append("compact"));
-        assert_eq!(topic_text(&both, "cleanup.policy"), "delete,compact");
+        assert_eq!(
+            configs.topic_text(&both, "cleanup.policy"),
+            "delete,compact"
+        );
         let one = change(&both, Change::Subtract("delete"));
-        assert_eq!(topic_text(&one, "cleanup.policy"), "compact");
+        assert_eq!(configs.topic_text(&one, "cleanup.policy"), "compact");
         assert_eq!(change(&one, Change::Delete), Values::new());
-    }
-
-    #[test]
-    fn durations_are_read_as_java_does() {
-        let seconds = |text| iso_duration(text).map(|duration| duration.as_secs_f64());
-        assert_eq!(seconds("P1D"), Some(86_400.0));
-        assert_eq!(seconds("PT1H30M"), Some(5400.0));
-        assert_eq!(seconds("P1DT0.5S"), Some(86_400.5));
-        for bad in ["", "P", "1D", "PT1X", "PTH", "P1H"] {
-            assert_eq!(seconds(bad), None, "{bad}");
-        }
     }
 }

@@ -201,6 +201,21 @@ entries! {
         /// The topic.
         topic_id: TopicId,
     }
+    /// A consumer group has committed an offset.
+    16 OffsetCommitted {
+        /// The group.
+        group_id: String,
+        /// The topic.
+        topic_id: TopicId,
+        /// The partition.
+        partition: i32,
+        /// Offset of the next record to read.
+        offset: i64,
+        /// Leader epoch of the last record read; −1 = unknown.
+        leader_epoch: i32,
+        /// Kept with it.
+        metadata: String,
+    }
 }
 
 impl Entry {

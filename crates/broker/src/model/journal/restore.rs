@@ -10,6 +10,7 @@ use sharegroup_wire::{BrokerId, TopicId};
 use super::entry::{Entry, PartitionMeta, PlaceMeta, ProducerMeta, Value};
 use crate::model::Model;
 use crate::model::config::Values;
+use crate::model::consumer_group::Committed;
 use crate::model::group::{Group, Loaded};
 use crate::model::log::{LogState, PartitionLog};
 use crate::model::producer_state::Producer;
@@ -82,6 +83,23 @@ impl Model {
             Entry::Group { group_id, epoch } => self.restored_group(group_id).epoch = epoch,
             Entry::GroupDeleted { group_id } => {
                 self.groups.remove(&group_id);
+                self.consumer_groups.remove(&group_id);
+            }
+            Entry::OffsetCommitted {
+                group_id,
+                topic_id,
+                partition,
+                offset,
+                leader_epoch,
+                metadata,
+            } => {
+                let committed = Committed {
+                    offset,
+                    leader_epoch,
+                    metadata,
+                };
+                let group = self.consumer_groups.entry(group_id).or_default();
+                group.committed.insert((topic_id, partition), committed);
             }
             Entry::ShareStateInitialized { group_id, places } => {
                 let places = places.iter().map(place);

@@ -3,6 +3,7 @@
 use super::entry::{Entry, ProducerMeta};
 use super::notes::{place_meta, share_state_entry, topic_entry, value_list};
 use crate::model::Model;
+use crate::model::consumer_group::{ConsumerGroup, committed_entry};
 use crate::model::group::Group;
 use crate::model::topics::{Partition, Topic};
 
@@ -34,6 +35,7 @@ impl Model {
             .chain(self.topics.iter().flat_map(topic_entries))
             .chain(transactions)
             .chain(self.groups.iter().flat_map(group_entries))
+            .chain(self.consumer_groups.iter().flat_map(commit_entries))
     }
 }
 
@@ -85,4 +87,9 @@ fn group_entries((group_id, group): (&String, &Group)) -> impl Iterator<Item = E
     let written =
         written.map(|(place, loaded)| share_state_entry(group_id, *place, &loaded.partition));
     made.into_iter().chain(written)
+}
+
+fn commit_entries((group_id, group): (&String, &ConsumerGroup)) -> impl Iterator<Item = Entry> {
+    let committed = group.committed.iter();
+    committed.map(|(place, committed)| committed_entry(group_id, *place, committed))
 }

@@ -1,0 +1,47 @@
+//! Connector files by the folder.
+
+use std::path::{Path, PathBuf};
+
+use super::problem::ConfigProblem;
+
+/// The files, with those of each folder in its place: `*.properties` and `*.json`, by name.
+pub(super) fn with_files_of_folders(
+    paths: &[PathBuf],
+    problems: &mut Vec<ConfigProblem>,
+) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            match files_of(path) {
+                Ok(of_folder) => files.extend(of_folder),
+                Err(message) => problems.push(ConfigProblem::of_file(path, message)),
+            }
+        } else {
+            files.push(path.clone());
+        }
+    }
+    files
+}
+
+fn files_of(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let wrong = |error: std::io::Error| format!("can't be read: {error}");
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(wrong)? {
+        let path = entry.map_err(wrong)?.path();
+        let kind = path.extension().and_then(|kind| kind.to_str());
+        if matches!(kind, Some("properties" | "json")) && !path.is_dir() {
+            files.push(path);
+        }
+    }
+    if files.len() > FILES_MAX {
+        return Err(format!("holds more than {FILES_MAX} connector files"));
+    }
+    if files.is_empty() {
+        return Err("holds no *.properties and no *.json file".to_owned());
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// More are a mistake.
+const FILES_MAX: usize = 1000;
