@@ -171,7 +171,7 @@ async fn restarts_leave_a_bad_record_its_last_delivery() {
         assert_eq!(task.restarts, 1);
         let trace = task.trace.as_deref().unwrap();
         assert!(trace.contains("last-delivery-0 offset 0"), "{trace}");
-        assert!(trace.contains("restart the task once"), "{trace}");
+        assert!(trace.contains("start it again (SIGHUP)"), "{trace}");
         assert_eq!(target.delivery_count_max(), 2);
         target.set_poison([]);
         worker.restart("out", true).await.unwrap();
