@@ -1,11 +1,13 @@
 //! What must be true of every run (the table of promises in [`super`]).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::time::Instant;
 
 use sharegroup_broker::model::history::Event;
 use sharegroup_broker::model::topics::Place as Partition;
 use sharegroup_wire::TopicId;
+use sharegroup_wire::message::share_fetch::AcquiredRecords;
 
 use super::script::Script;
 use super::target::{Place, Planted, Seen, Target};
@@ -99,10 +101,22 @@ impl Tally {
 }
 
 /// The delivery of a record that counts.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Delivery {
     at: Instant,
     count: i16,
+    member_id: Rc<str>,
+}
+
+/// How the last delivery of a record ended without a word of what becomes of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum GivenUp {
+    /// Its member released it.
+    Released,
+    /// Its member lost its lock or its session.
+    Lost,
+    /// Nobody could know: its member was killed, or the answer that had it never left the broker.
+    Unseen,
 }
 
 /// Looks at a run while it goes on.
@@ -121,7 +135,9 @@ pub(super) struct Judge {
     /// How each record was settled for good, and when.
     settled: BTreeMap<Place, (i8, Instant)>,
     /// What was released, or lost its lock, on its last delivery.
-    given_up: BTreeMap<Place, &'static str>,
+    given_up: BTreeMap<Place, GivenUp>,
+    /// Members of workers that were killed.
+    killed: BTreeSet<String>,
     /// Whether a task that failed has said of such records.
     failed_of_given_up: bool,
     verdict: Verdict,
@@ -141,6 +157,7 @@ impl Judge {
             deliveries: BTreeMap::new(),
             settled: BTreeMap::new(),
             given_up: BTreeMap::new(),
+            killed: BTreeSet::new(),
             failed_of_given_up: false,
             verdict: Verdict::default(),
         }
@@ -156,29 +173,48 @@ impl Judge {
     pub(super) fn events(&mut self, events: Vec<(Instant, Event)>) {
         for (at, event) in events {
             match event {
-                Event::Acquired { place, ranges, .. } if place.0 == self.topic => {
-                    let sizes = ranges
-                        .iter()
-                        .map(|r| r.first_offset.abs_diff(r.last_offset) + 1);
-                    self.slack = self.slack.max(BROKERS * sizes.sum::<u64>());
-                    for range in ranges {
-                        let count = range.delivery_count;
-                        for offset in range.first_offset..=range.last_offset {
-                            let delivery = Delivery { at, count };
-                            self.deliveries.insert((place.1, offset), delivery);
-                        }
-                    }
+                Event::Acquired {
+                    place,
+                    ranges,
+                    member_id,
+                    ..
+                } if place.0 == self.topic => {
+                    self.acquired(at, place, &ranges, &member_id);
                 }
                 Event::Acknowledged { place, applied, .. } if place.0 == self.topic => {
                     self.acknowledged(at, place, &applied);
                 }
                 Event::Expired { place, ranges, .. } if place.0 == self.topic => {
-                    self.expired(place, &ranges);
+                    self.expired(at, place, &ranges);
                 }
                 Event::Released { place, ranges, .. } if place.0 == self.topic => {
-                    self.came_back(place, &ranges);
+                    self.came_back(at, place, &ranges);
                 }
                 _ => {}
+            }
+        }
+    }
+
+    fn acquired(
+        &mut self,
+        at: Instant,
+        place: Partition,
+        ranges: &[AcquiredRecords],
+        member_id: &str,
+    ) {
+        let sizes = ranges
+            .iter()
+            .map(|r| r.first_offset.abs_diff(r.last_offset) + 1);
+        self.slack = self.slack.max(BROKERS * sizes.sum::<u64>());
+        let member_id: Rc<str> = member_id.into();
+        for range in ranges {
+            for offset in range.first_offset..=range.last_offset {
+                let delivery = Delivery {
+                    at,
+                    count: range.delivery_count,
+                    member_id: Rc::clone(&member_id),
+                };
+                self.deliveries.insert((place.1, offset), delivery);
             }
         }
     }
@@ -206,27 +242,35 @@ impl Judge {
             .get(&record)
             .map_or(0, |delivery| delivery.count);
         if count >= LIMIT {
-            self.given_up.insert(record, "released");
+            self.given_up.insert(record, GivenUp::Released);
         }
     }
 
-    fn expired(&mut self, place: Partition, ranges: &[(i64, i64, i16)]) {
+    fn expired(&mut self, at: Instant, place: Partition, ranges: &[(i64, i64, i16)]) {
         self.verdict.tally.expired += 1;
         if self.is_calm {
             self.broken(format!("S8: locks ran out: {}: {ranges:?}", place.1));
         }
-        self.came_back(place, ranges);
+        self.came_back(at, place, ranges);
     }
 
-    fn came_back(&mut self, place: Partition, ranges: &[(i64, i64, i16)]) {
+    fn came_back(&mut self, at: Instant, place: Partition, ranges: &[(i64, i64, i16)]) {
         for (first, last, count) in ranges {
             if *count >= LIMIT {
                 for offset in *first..=*last {
                     let record = (place.1, offset);
-                    self.given_up.entry(record).or_insert("archived");
+                    let how = match self.deliveries.get(&record) {
+                        Some(delivery) if self.reached_nobody(delivery, at) => GivenUp::Unseen,
+                        _ => GivenUp::Lost,
+                    };
+                    self.given_up.entry(record).or_insert(how);
                 }
             }
         }
+    }
+
+    fn reached_nobody(&self, delivery: &Delivery, ended_at: Instant) -> bool {
+        delivery.at == ended_at || self.killed.contains(&*delivery.member_id)
     }
 
     pub(super) fn held(&mut self, records: u64) {
@@ -259,8 +303,9 @@ impl Judge {
         }
     }
 
-    pub(super) fn killed(&mut self) {
+    pub(super) fn killed(&mut self, member_ids: impl IntoIterator<Item = String>) {
         self.verdict.tally.killed += 1;
+        self.killed.extend(member_ids);
     }
 
     pub(super) fn stuck(&mut self, what: String) {
@@ -275,7 +320,6 @@ impl Judge {
         letters: &[Place],
         named: &BTreeSet<Place>,
     ) -> Verdict {
-        self.look_at_given_up(named);
         let mut writes: BTreeMap<Place, Vec<Instant>> = BTreeMap::new();
         for write in self.target.writes() {
             self.verdict.tally.writes += 1;
@@ -290,6 +334,7 @@ impl Judge {
             self.verdict.tally.letters += 1;
             *letters_of.entry(*letter).or_default() += 1;
         }
+        self.look_at_given_up(named, &writes, &letters_of);
         for (partition, end) in produced {
             for offset in 0..*end {
                 let place = (*partition, offset);
@@ -301,19 +346,28 @@ impl Judge {
         self.verdict
     }
 
-    /// A worker that ends can't hold a record on its last delivery any longer: it has a dead letter where those
-    /// are kept, else it is named by a task that failed.
-    fn look_at_given_up(&mut self, named: &BTreeSet<Place>) {
+    /// A record that its worker loses or releases on its last delivery is written, or has a dead letter where
+    /// those are kept, or is named by a task that failed.
+    fn look_at_given_up(
+        &mut self,
+        named: &BTreeSet<Place>,
+        writes: &BTreeMap<Place, Vec<Instant>>,
+        letters: &BTreeMap<Place, u64>,
+    ) {
         for (record, how) in self.given_up.clone() {
+            let is_kept = writes.contains_key(&record) || letters.contains_key(&record);
+            if how == GivenUp::Unseen || how == GivenUp::Lost && is_kept {
+                continue;
+            }
             if !named.contains(&record) {
                 self.broken(format!(
-                    "S2, S6: {record:?} was {how} on its last delivery, and not named"
+                    "S2, S6: {record:?} was on its last delivery ({how:?}), and not named"
                 ));
             } else if !self.failed_of_given_up && self.verdict.tally.killed == 0 {
                 self.broken(format!(
-                    "S2, S6: {record:?} was {how} on its last delivery, and no task failed"
+                    "S2, S6: {record:?} was on its last delivery ({how:?}), and no task failed"
                 ));
-            } else if how == "released" && self.tolerates && self.is_calm {
+            } else if how == GivenUp::Released && self.tolerates && self.is_calm {
                 // A cluster in trouble may take no letter in time.
                 self.broken(format!(
                     "S2, S6: {record:?} was released on its last delivery, and has no letter"

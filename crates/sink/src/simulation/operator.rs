@@ -257,11 +257,7 @@ impl<'a> Operator<'a> {
 
     async fn stop(&mut self, index: usize) {
         let process = self.running.remove(index);
-        let status = process.worker.status();
-        let ids: BTreeSet<_> = status
-            .tasks()
-            .filter_map(|task| task.member_id.clone())
-            .collect();
+        let ids = member_ids(&process);
         let report = process.worker.stop(STOP).await;
         for (_, task) in process.worker.status().failed() {
             self.judge.ended_failed(task.trace.as_deref());
@@ -287,10 +283,11 @@ impl<'a> Operator<'a> {
     }
 
     fn kill(&mut self) {
+        self.look();
         let process = self.running.remove(0);
+        self.judge.killed(member_ids(&process));
         self.target.kill(process.number);
         process.network.kill();
-        self.judge.killed();
         self.dead.push(process);
     }
 
@@ -355,6 +352,12 @@ impl<'a> Operator<'a> {
                 .collect()
         })
     }
+}
+
+fn member_ids(process: &Process) -> BTreeSet<String> {
+    let status = process.worker.status();
+    let ids = status.tasks().filter_map(|task| task.member_id.clone());
+    ids.collect()
 }
 
 /// One for each run.
