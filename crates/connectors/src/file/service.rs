@@ -318,7 +318,7 @@ fn must_be_a_file(path: &Path, metadata: &Metadata) -> Result<(), Trouble> {
     Err(Trouble::new(message, ErrorKind::Unsupported))
 }
 
-fn not_a_file(kind: FileType) -> Option<&'static str> {
+pub(super) fn not_a_file(kind: FileType) -> Option<&'static str> {
     match kind {
         kind if kind.is_file() => None,
         kind if kind.is_dir() => Some("a folder"),
