@@ -77,8 +77,34 @@ pub fn load(
     registry: &Registry,
 ) -> Result<Loaded, Vec<ConfigProblem>> {
     let mut problems = Vec::new();
+    let files = folder::with_files_of_folders(connectors, &mut problems);
+    load_files(worker, &files, strict, registry, problems)
+}
+
+/// The same while a worker runs: connector files that are gone are left out, and so is every file of a folder that has
+/// none any more. Where neither a file nor a folder is left they are missing, as in [`load`].
+///
+/// # Errors
+/// As [`load`].
+pub fn load_again(
+    worker: &Path,
+    connectors: &[PathBuf],
+    strict: bool,
+    registry: &Registry,
+) -> Result<Loaded, Vec<ConfigProblem>> {
+    let mut problems = Vec::new();
+    let files = folder::with_files_that_are_left(connectors, &mut problems);
+    load_files(worker, &files, strict, registry, problems)
+}
+
+fn load_files(
+    worker: &Path,
+    connectors: &[PathBuf],
+    strict: bool,
+    registry: &Registry,
+    mut problems: Vec<ConfigProblem>,
+) -> Result<Loaded, Vec<ConfigProblem>> {
     let read_worker = read(worker, &mut problems);
-    let connectors = folder::with_files_of_folders(connectors, &mut problems);
     let connectors: Vec<_> = connectors
         .iter()
         .filter_map(|file| read(file, &mut problems))
