@@ -444,7 +444,8 @@ impl TaskShared {
     /// It has failed; it stays so, unless the policy has it started again.
     pub(crate) fn fail(&self, trace: String) {
         let mut inner = self.lock();
-        if inner.state.has_ended() {
+        // What fails behind the first failure, of another lane or while the task ends, is not its cause.
+        if inner.state.has_ended() || inner.state == TaskState::Restarting {
             return;
         }
         inner.note = None;
@@ -457,9 +458,6 @@ impl TaskShared {
             true => TaskState::Restarting,
             false => TaskState::Failed,
         };
-        if inner.state == TaskState::Restarting {
-            return;
-        }
         inner.enter(state);
         drop(inner);
         self.changes.send_replace(());
@@ -628,6 +626,23 @@ mod tests {
         assert_eq!(fails(), None);
         let status = shared.status();
         assert_eq!((status.state, status.restarts), (TaskState::Failed, 6));
+    }
+
+    #[test]
+    fn the_first_cause_of_a_failure_stays_while_the_task_waits_for_its_restart() {
+        let shared = shared().restarting(RestartPolicy {
+            restarts_max: 1,
+            backoff: Duration::ZERO,
+            backoff_max: Duration::ZERO,
+        });
+        let trace = || shared.status().trace;
+        shared.set_state(TaskState::Running);
+        shared.fail("a put stalled".to_owned());
+        shared.fail("another lane lost its locks".to_owned());
+        assert_eq!(trace().as_deref(), Some("a put stalled"));
+        shared.begin_again();
+        shared.fail("the next failure".to_owned());
+        assert_eq!(trace().as_deref(), Some("the next failure"));
     }
 
     #[tokio::test(start_paused = true)]
