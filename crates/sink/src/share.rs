@@ -1,5 +1,6 @@
 //! The task loop's source over a real share group, and what the runtime logs of its events.
 
+mod last_deliveries;
 mod settling;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use sharegroup_consumer::{
 };
 use tokio::time::Instant;
 
+use self::last_deliveries::LastDeliveries;
 use self::settling::Settling;
 use crate::config::ConnectorConfig;
 use crate::dead_letter::LettersOfTask;
@@ -106,6 +108,7 @@ impl Cluster for KafkaCluster {
                 delivery_count_limit: task.delivery_count_limit,
                 shared: Arc::clone(task.shared),
                 settling: Arc::clone(&settling),
+                last_deliveries: LastDeliveries::new(task.name, task.delivery_count_limit),
                 loss,
             }));
         if self.driver_on_current {
@@ -363,6 +366,7 @@ struct EventLog {
     delivery_count_limit: i16,
     shared: Arc<TaskShared>,
     settling: Arc<Settling>,
+    last_deliveries: LastDeliveries,
     loss: LossQueue,
 }
 
@@ -371,21 +375,12 @@ impl EventLog {
         is_last_delivery(delivery_count, self.delivery_count_limit)
     }
 
-    fn arrived(&self, topic: &str, partition: i32, ranges: &[AcquiredRange]) {
+    fn arrived(&self, topic: &Arc<str>, partition: i32, ranges: &[AcquiredRange]) {
         let last = ranges
             .iter()
             .filter(|range| self.is_last(range.delivery_count));
-        let last: Vec<_> = last
-            .map(|range| (range.first_offset, range.last_offset))
-            .collect();
-        if !last.is_empty() {
-            tracing::warn!(
-                task = self.task,
-                records = %format_args!("{topic}-{partition} offsets {}", list(&last)),
-                delivery_count_limit = self.delivery_count_limit,
-                "Records arrived on their last allowed delivery: if they aren't accepted this time the broker archives them."
-            );
-        }
+        let last = last.map(|range| (range.first_offset, range.last_offset));
+        self.last_deliveries.arrived(topic, partition, last);
     }
 
     fn acknowledged(&self, topic: &str, outcome: &AckOutcome) {
@@ -485,6 +480,7 @@ impl ShareObserver for EventLog {
             ShareEvent::Warning(warning) => tracing::warn!(task, "{warning}."),
             _ => {}
         }
+        self.last_deliveries.tell_if_due();
     }
 
     /// What a task gives up is named: never in a dead-letter topic that the worker did not choose.
@@ -493,26 +489,5 @@ impl ShareObserver for EventLog {
     }
 }
 
-/// `1-5, 9-9 and 3 ranges more`; ranges that touch are one.
-fn list(ranges: &[(i64, i64)]) -> String {
-    let mut merged: Vec<(i64, i64)> = Vec::new();
-    for (first, last) in ranges {
-        match merged.last_mut() {
-            Some(before) if before.1.saturating_add(1) == *first => before.1 = *last,
-            _ => merged.push((*first, *last)),
-        }
-    }
-    let shown = merged.iter().take(RANGES_LISTED_MAX);
-    let shown: Vec<_> = shown
-        .map(|(first, last)| format!("{first}-{last}"))
-        .collect();
-    match merged.len() - shown.len() {
-        0 => shown.join(", "),
-        more => format!("{} and {more} ranges more", shown.join(", ")),
-    }
-}
-
-/// Ranges that one line of the log names.
-const RANGES_LISTED_MAX: usize = 20;
 /// Least time for the loss file at the end.
 const LOSSES_MIN: Duration = Duration::from_millis(200);
