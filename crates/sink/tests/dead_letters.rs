@@ -341,6 +341,9 @@ async fn the_broker_writes_letters_where_it_is_told_to_and_each_reject_is_named(
             (target.written(), totals.named_as_lost, totals.rejected),
             (18, 2, 2)
         );
+        // What the broker is to keep is named, and is not lost.
+        assert_eq!((totals.left_to_broker, totals.lost()), (2, 0));
+        assert_eq!(totals.dead_letters, 0);
         assert_eq!(named(&loss_file), [3, 14].into());
         let found = in_net(servers, "dlq.net-broker", 2).await;
         assert_eq!(found, [(3, b"r3".to_vec()), (14, b"r14".to_vec())]);
