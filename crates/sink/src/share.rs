@@ -64,8 +64,7 @@ impl Cluster for KafkaCluster {
         connector: &ConnectorConfig,
         task: u32,
     ) -> Result<Option<Box<dyn DeadLetters>>, String> {
-        let admin = Admin::new(connector.consumer.admin.clone());
-        let letters = LettersOfTask::open(&admin, connector, task).await?;
+        let letters = LettersOfTask::open(connector, task, self.startup_timeout).await?;
         Ok(letters.map(|letters| Box::new(letters) as Box<dyn DeadLetters>))
     }
 
