@@ -132,14 +132,14 @@ impl Cluster for KafkaCluster {
         let consumer = builder.build().await.map_err(|error| error.to_string())?;
         let known = topics.iter().map(|topic| Arc::from(topic.as_str()));
         let known = known.collect();
-        let following = Following::start(admin, connector, topics, consumer.subscriber());
+        let following = Following::start(admin, connector, topics, &consumer);
         Ok(ShareSource {
             consumer,
             losses,
             topics: known,
             settling,
             shared: Arc::clone(task.shared),
-            _following: following,
+            following,
         })
     }
 }
@@ -154,7 +154,7 @@ pub(crate) struct ShareSource {
     settling: Arc<Settling>,
     shared: Arc<TaskShared>,
     /// With `topics.regex`.
-    _following: Option<Following>,
+    following: Option<Following>,
 }
 
 impl RecordSource for ShareSource {
@@ -235,7 +235,11 @@ impl RecordSource for ShareSource {
             acknowledgements_pending: status.acknowledgements_pending,
             last_record_at: status.last_record_at,
             last_settled_at: status.last_settled_at,
-            missing_topics: status.missing_topics,
+            // One that matched drops out: nobody waits for it.
+            missing_topics: match self.following {
+                Some(_) => Vec::new(),
+                None => status.missing_topics,
+            },
             problem: status.problem.map(|problem| problem.to_string()),
             counters: SourceCounters {
                 acquired: metrics.records_acquired,
