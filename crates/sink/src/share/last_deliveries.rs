@@ -20,9 +20,12 @@ pub(super) struct LastDeliveries {
 #[derive(Debug, Default)]
 struct State {
     told_at: Option<Instant>,
-    /// First and last offsets by topic and partition.
-    untold: BTreeMap<(Arc<str>, i32), Vec<(i64, i64)>>,
+    /// By topic and partition.
+    untold: BTreeMap<(Arc<str>, i32), Ranges>,
 }
+
+/// First and last offsets.
+type Ranges = Vec<(i64, i64)>;
 
 impl LastDeliveries {
     pub(super) fn new(task: &str, delivery_count_limit: i16) -> Self {
