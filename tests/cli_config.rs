@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use support::{Folder, binary};
@@ -121,6 +121,82 @@ fn validate_finds_every_error_of_every_file_at_once() {
     ]);
     assert!(!said.err.contains("s3cret"), "{said:#?}");
     assert_eq!(said.out, "");
+}
+
+#[test]
+fn a_wrong_worker_file_hides_no_error_of_the_others() {
+    let folder = Folder::new("config-wrong-worker");
+    let out = folder.join("none/${task}.txt");
+    let wrong = format!(
+        "{}task.max=2\nheader.converter=${{env:CONVERTER}}\n",
+        SINK.replace("out.txt", &out.display().to_string())
+    );
+    let sink = folder.write("sink.properties", &wrong);
+    let unnamed = folder.write(
+        "unnamed.properties",
+        "connector.class=file\ntopics=orders\nconsumer.override.group.protocol=share\nfile=none/x\n",
+    );
+    let at = out.parent().unwrap().display();
+    let none_exists = format!("the folder {at} does not exist; create it");
+    let of_sink = [
+        "sink.properties:6: task.max: is not a key; did you mean tasks.max?",
+        &none_exists,
+        "unnamed.properties: name: must be set",
+        "unnamed.properties:4: file=none/x: the folder none does not exist",
+    ];
+    let provider = "config.providers=env\nconfig.providers.env.class=EnvVarConfigProvidr\n";
+    for (name, worker, says) in [
+        ("text", "a=\\u12\n", "text:1: has \\u12, which is not"),
+        (
+            "nothing",
+            provider,
+            "nothing: bootstrap.servers: must be set",
+        ),
+        (
+            "servers",
+            "bootstrap.servers=a:b:c\n",
+            "servers:1: bootstrap.servers=a:b:c: is not a list of servers",
+        ),
+        ("json", "{\"a\": [1]}", "json: has a list or an object"),
+        (
+            "sink",
+            SINK,
+            "sink: is a connector's file in the place of the worker's",
+        ),
+    ] {
+        let worker = folder.write(name, worker);
+        let said = validate(&[&worker, &sink, &unnamed]);
+        said.ends(2).errs(&of_sink).errs(&[says]);
+        let names_servers = said.err.contains("doesn't name");
+        assert_eq!(names_servers, name == "servers", "{name}: {said:#?}");
+    }
+    let other = folder.write("other.properties", WORKER);
+    let worker = folder.write("worker.properties", WORKER);
+    validate(&[&worker, &other, &unnamed]).ends(2).errs(&[
+        "other.properties: is a worker's file in the place of a connector's",
+        "unnamed.properties: name: must be set",
+    ]);
+}
+
+#[test]
+fn what_is_no_file_is_named_before_the_start() {
+    let folder = Folder::new("config-no-file");
+    let worker = folder.write("worker.properties", WORKER);
+    std::fs::create_dir(folder.join("out")).unwrap();
+    let taken = folder.write("taken", "");
+    for (file, says) in [
+        (folder.join("out"), "out is a folder; name a regular file"),
+        (PathBuf::from("/dev/null"), "/dev/null is a device"),
+        (taken.join("x"), "taken is not a folder; name another"),
+        (taken.join("x/y"), "a part of it is none; name another"),
+    ] {
+        let file = format!("file={}", file.display());
+        let sink = folder.write("sink.properties", &SINK.replace("file=out.txt", &file));
+        let said = validate(&[&worker, &sink]);
+        said.ends(2)
+            .errs(&[&format!("sink.properties:4: {file}: "), says]);
+        said.errs(&["1 error: nothing would start"]);
+    }
 }
 
 #[test]

@@ -344,17 +344,73 @@ fn systemd_is_told_of_start_reload_life_and_stop() {
 
 /// One of two tasks can't write its file, until somebody makes room for it.
 #[test]
+fn sighup_stops_connectors_whose_files_are_gone_be_they_the_last() {
+    let folder = Folder::new("cli-gone");
+    let cluster = Cluster::new(&["in", "named"]);
+    let worker = cluster.worker(&folder, "");
+    fs::create_dir(folder.join("sinks")).unwrap();
+    let in_folder = || folder.write("sinks/in.properties", &sink(&folder, "in", ""));
+    let in_folder_file = in_folder();
+    let named = folder.write("named.properties", &sink(&folder, "named", ""));
+    let files = [&worker, &folder.join("sinks"), &named];
+    let mut run = start(&files.map(PathBuf::as_path), folder.join("log"));
+    let address = address(&run);
+    is_ready(&address);
+
+    fs::remove_file(&named).unwrap();
+    run.signal("-HUP");
+    says(&run, "Reloaded: removed. connector=\"named\"");
+    fs::remove_file(in_folder_file).unwrap();
+    run.signal("-HUP");
+    says(&run, "Reloaded: removed. connector=\"in\"");
+    says(&run, "No connector is left");
+    assert!(get(&address, "/health/ready").contains("there is no connector"));
+
+    in_folder();
+    run.signal("-HUP");
+    says(&run, "Reloaded: added. connector=\"in\"");
+    is_ready(&address);
+    cluster.produce("in", numbered("in", 0..10));
+    wait_for("all of in", 30 * S, || {
+        written(&folder, "in") == numbered("in", 0..10)
+    });
+    run.signal("-TERM");
+    assert_eq!(run.wait(20 * S).code(), Some(0), "{}", run.log());
+}
+
+#[test]
+fn where_no_named_file_is_left_nothing_changes() {
+    let folder = Folder::new("cli-none-left");
+    let cluster = Cluster::new(&["out"]);
+    let worker = cluster.worker(&folder, "");
+    let file = folder.write("out.properties", &sink(&folder, "out", ""));
+    let mut run = start(&[&worker, &file], folder.join("log"));
+    is_ready(&address(&run));
+    fs::remove_file(&file).unwrap();
+    run.signal("-HUP");
+    says(&run, "Nothing is changed: ");
+    says(&run, "out.properties: can't be read");
+    cluster.produce("out", numbered("out", 0..10));
+    wait_for("all of out", 30 * S, || {
+        written(&folder, "out") == numbered("out", 0..10)
+    });
+    run.signal("-TERM");
+    assert_eq!(run.wait(20 * S).code(), Some(0), "{}", run.log());
+}
+
+#[test]
 fn sighup_starts_failed_tasks_again_and_their_failure_says_so() {
     let folder = Folder::new("cli-failed");
     let cluster = Cluster::new(&["half"]);
     let worker = cluster.worker(&folder, "");
     let connector = folder.write("sink.properties", &sink(&folder, "half", "tasks.max=2"));
+    // It leads into a folder that isn't there.
     let in_the_way = folder.join("half-1.out");
-    fs::create_dir(&in_the_way).unwrap();
+    std::os::unix::fs::symlink(folder.join("none/x"), &in_the_way).unwrap();
     let mut run = start(&[&worker, &connector], folder.join("log"));
     says(&run, "then send SIGHUP to start it again. task=\"half-1\"");
     let address = address(&run);
-    fs::remove_dir(in_the_way).unwrap();
+    fs::remove_file(in_the_way).unwrap();
     run.signal("-HUP");
     says(
         &run,

@@ -1,5 +1,6 @@
 //! The task loop's source over a real share group, and what the runtime logs of its events.
 
+mod last_deliveries;
 mod settling;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use sharegroup_consumer::{
 };
 use tokio::time::Instant;
 
+use self::last_deliveries::LastDeliveries;
 use self::settling::Settling;
 use crate::config::ConnectorConfig;
 use crate::dead_letter::LettersOfTask;
@@ -62,8 +64,7 @@ impl Cluster for KafkaCluster {
         connector: &ConnectorConfig,
         task: u32,
     ) -> Result<Option<Box<dyn DeadLetters>>, String> {
-        let admin = Admin::new(connector.consumer.admin.clone());
-        let letters = LettersOfTask::open(&admin, connector, task).await?;
+        let letters = LettersOfTask::open(connector, task, self.startup_timeout).await?;
         Ok(letters.map(|letters| Box::new(letters) as Box<dyn DeadLetters>))
     }
 
@@ -106,6 +107,7 @@ impl Cluster for KafkaCluster {
                 delivery_count_limit: task.delivery_count_limit,
                 shared: Arc::clone(task.shared),
                 settling: Arc::clone(&settling),
+                last_deliveries: LastDeliveries::new(task.name, task.delivery_count_limit),
                 loss,
             }));
         if self.driver_on_current {
@@ -130,14 +132,14 @@ impl Cluster for KafkaCluster {
         let consumer = builder.build().await.map_err(|error| error.to_string())?;
         let known = topics.iter().map(|topic| Arc::from(topic.as_str()));
         let known = known.collect();
-        let following = Following::start(admin, connector, topics, consumer.subscriber());
+        let following = Following::start(admin, connector, topics, &consumer);
         Ok(ShareSource {
             consumer,
             losses,
             topics: known,
             settling,
             shared: Arc::clone(task.shared),
-            _following: following,
+            following,
         })
     }
 }
@@ -152,7 +154,7 @@ pub(crate) struct ShareSource {
     settling: Arc<Settling>,
     shared: Arc<TaskShared>,
     /// With `topics.regex`.
-    _following: Option<Following>,
+    following: Option<Following>,
 }
 
 impl RecordSource for ShareSource {
@@ -233,7 +235,11 @@ impl RecordSource for ShareSource {
             acknowledgements_pending: status.acknowledgements_pending,
             last_record_at: status.last_record_at,
             last_settled_at: status.last_settled_at,
-            missing_topics: status.missing_topics,
+            // One that matched drops out: nobody waits for it.
+            missing_topics: match self.following {
+                Some(_) => Vec::new(),
+                None => status.missing_topics,
+            },
             problem: status.problem.map(|problem| problem.to_string()),
             counters: SourceCounters {
                 acquired: metrics.records_acquired,
@@ -363,6 +369,7 @@ struct EventLog {
     delivery_count_limit: i16,
     shared: Arc<TaskShared>,
     settling: Arc<Settling>,
+    last_deliveries: LastDeliveries,
     loss: LossQueue,
 }
 
@@ -371,21 +378,12 @@ impl EventLog {
         is_last_delivery(delivery_count, self.delivery_count_limit)
     }
 
-    fn arrived(&self, topic: &str, partition: i32, ranges: &[AcquiredRange]) {
+    fn arrived(&self, topic: &Arc<str>, partition: i32, ranges: &[AcquiredRange]) {
         let last = ranges
             .iter()
             .filter(|range| self.is_last(range.delivery_count));
-        let last: Vec<_> = last
-            .map(|range| (range.first_offset, range.last_offset))
-            .collect();
-        if !last.is_empty() {
-            tracing::warn!(
-                task = self.task,
-                records = %format_args!("{topic}-{partition} offsets {}", list(&last)),
-                delivery_count_limit = self.delivery_count_limit,
-                "Records arrived on their last allowed delivery: if they aren't accepted this time the broker archives them."
-            );
-        }
+        let last = last.map(|range| (range.first_offset, range.last_offset));
+        self.last_deliveries.arrived(topic, partition, last);
     }
 
     fn acknowledged(&self, topic: &str, outcome: &AckOutcome) {
@@ -485,6 +483,7 @@ impl ShareObserver for EventLog {
             ShareEvent::Warning(warning) => tracing::warn!(task, "{warning}."),
             _ => {}
         }
+        self.last_deliveries.tell_if_due();
     }
 
     /// What a task gives up is named: never in a dead-letter topic that the worker did not choose.
@@ -493,26 +492,5 @@ impl ShareObserver for EventLog {
     }
 }
 
-/// `1-5, 9-9 and 3 ranges more`; ranges that touch are one.
-fn list(ranges: &[(i64, i64)]) -> String {
-    let mut merged: Vec<(i64, i64)> = Vec::new();
-    for (first, last) in ranges {
-        match merged.last_mut() {
-            Some(before) if before.1.saturating_add(1) == *first => before.1 = *last,
-            _ => merged.push((*first, *last)),
-        }
-    }
-    let shown = merged.iter().take(RANGES_LISTED_MAX);
-    let shown: Vec<_> = shown
-        .map(|(first, last)| format!("{first}-{last}"))
-        .collect();
-    match merged.len() - shown.len() {
-        0 => shown.join(", "),
-        more => format!("{} and {more} ranges more", shown.join(", ")),
-    }
-}
-
-/// Ranges that one line of the log names.
-const RANGES_LISTED_MAX: usize = 20;
 /// Least time for the loss file at the end.
 const LOSSES_MIN: Duration = Duration::from_millis(200);

@@ -110,6 +110,11 @@ pub struct TaskCounters {
     /// Of those, records that the sink would not take and that were rejected without a dead letter, as
     /// `errors.tolerance=all` without a dead-letter topic has it.
     pub rejected_unkept: u64,
+    /// Of those named, records that were rejected for the broker to keep in the group's dead-letter topic
+    /// (`share.dead.letter=broker`): nobody confirms that it does.
+    pub left_to_broker: u64,
+    /// Dead letters of ours that were confirmed.
+    pub dead_letters: u64,
 }
 
 impl TaskCounters {
@@ -131,6 +136,8 @@ impl TaskCounters {
             put_failures: task.put_failures,
             named_as_lost: task.named_as_lost,
             rejected_unkept: task.rejected_unkept,
+            left_to_broker: task.left_to_broker,
+            dead_letters: task.dead_letters.saturating_sub(task.dead_letter_failures),
         }
     }
 
@@ -147,10 +154,11 @@ impl TaskCounters {
         unconfirmed + self.perhaps_written
     }
 
-    /// Records that were given up though nobody has configured that.
+    /// Records that were given up though nobody has configured that, and no dead letter is to keep them.
     #[must_use]
     pub const fn lost(&self) -> u64 {
-        self.named_as_lost.saturating_sub(self.rejected_unkept)
+        let as_configured = self.rejected_unkept + self.left_to_broker;
+        self.named_as_lost.saturating_sub(as_configured)
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
@@ -170,6 +178,8 @@ impl TaskCounters {
         self.put_failures += other.put_failures;
         self.named_as_lost += other.named_as_lost;
         self.rejected_unkept += other.rejected_unkept;
+        self.left_to_broker += other.left_to_broker;
+        self.dead_letters += other.dead_letters;
     }
 }
 
@@ -444,7 +454,8 @@ impl TaskShared {
     /// It has failed; it stays so, unless the policy has it started again.
     pub(crate) fn fail(&self, trace: String) {
         let mut inner = self.lock();
-        if inner.state.has_ended() {
+        // What fails behind the first failure, of another lane or while the task ends, is not its cause.
+        if inner.state.has_ended() || inner.state == TaskState::Restarting {
             return;
         }
         inner.note = None;
@@ -457,9 +468,6 @@ impl TaskShared {
             true => TaskState::Restarting,
             false => TaskState::Failed,
         };
-        if inner.state == TaskState::Restarting {
-            return;
-        }
         inner.enter(state);
         drop(inner);
         self.changes.send_replace(());
@@ -628,6 +636,23 @@ mod tests {
         assert_eq!(fails(), None);
         let status = shared.status();
         assert_eq!((status.state, status.restarts), (TaskState::Failed, 6));
+    }
+
+    #[test]
+    fn the_first_cause_of_a_failure_stays_while_the_task_waits_for_its_restart() {
+        let shared = shared().restarting(RestartPolicy {
+            restarts_max: 1,
+            backoff: Duration::ZERO,
+            backoff_max: Duration::ZERO,
+        });
+        let trace = || shared.status().trace;
+        shared.set_state(TaskState::Running);
+        shared.fail("a put stalled".to_owned());
+        shared.fail("another lane lost its locks".to_owned());
+        assert_eq!(trace().as_deref(), Some("a put stalled"));
+        shared.begin_again();
+        shared.fail("the next failure".to_owned());
+        assert_eq!(trace().as_deref(), Some("the next failure"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use sharegroup_consumer::Subscriber;
 use sharegroup_consumer::admin::Admin;
+use sharegroup_consumer::{ShareConsumer, ShareStatus, Subscriber};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::config::{ConnectorConfig, Topics};
 use crate::worker::TaskPlace;
@@ -47,7 +48,7 @@ pub(crate) async fn first_topics(
     }
 }
 
-/// A task that looks for new topics until it is dropped.
+/// A task that looks for topics that come and go until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Following(JoinHandle<()>);
 
@@ -57,16 +58,19 @@ impl Following {
         admin: Admin,
         connector: &ConnectorConfig,
         first: Vec<String>,
-        subscriber: Subscriber,
+        consumer: &ShareConsumer,
     ) -> Option<Self> {
         let topics = match &connector.subscription {
             Topics::Named(_) => return None,
             matching => matching.clone(),
         };
-        let every = interval(connector);
-        let name = connector.name.clone();
+        let looks = Looks {
+            every: interval(connector),
+            status: consumer.monitor().watch_status(),
+        };
+        let (name, subscriber) = (connector.name.clone(), consumer.subscriber());
         Some(Self(tokio::spawn(async move {
-            follow(&admin, &topics, first, every, &name, &subscriber).await;
+            follow(&admin, &topics, first, looks, &name, &subscriber).await;
         })))
     }
 }
@@ -77,16 +81,43 @@ impl Drop for Following {
     }
 }
 
+/// When to look again.
+struct Looks {
+    every: Duration,
+    status: watch::Receiver<ShareStatus>,
+}
+
+impl Looks {
+    /// Waits for the next look: sooner where one of the topics is gone, since nobody waits for it to come back.
+    async fn next(&mut self, known: &[String]) {
+        let soonest = self.every / 10;
+        sleep(soonest).await;
+        let is_gone = |status: &ShareStatus| {
+            let mut missing = status.missing_topics.iter();
+            missing.any(|topic| known.contains(topic))
+        };
+        let rest = self.every - soonest;
+        let has_ended = {
+            let seen = timeout(rest, self.status.wait_for(is_gone)).await;
+            matches!(seen, Ok(Err(_)))
+        };
+        if has_ended {
+            // The consumer has ended; so does this, when it is dropped.
+            sleep(rest).await;
+        }
+    }
+}
+
 async fn follow(
     admin: &Admin,
     topics: &Topics,
     mut known: Vec<String>,
-    every: Duration,
+    mut looks: Looks,
     connector: &str,
     subscriber: &Subscriber,
 ) {
     loop {
-        sleep(every).await;
+        looks.next(&known).await;
         match topics.resolve(admin).await {
             // A member always has a topic; the last one may come back.
             Ok(found) if found.is_empty() || found == known => {}

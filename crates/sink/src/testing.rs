@@ -1,6 +1,7 @@
 //! A scripted source and a scripted sink: the task loop runs against them under paused time.
 
 mod letters;
+mod log;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::{Future, ready};
@@ -15,6 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 pub(crate) use self::letters::LetterBox;
+pub(crate) use self::log::Lines;
 
 use crate::config::{ConfigProblem, ConnectorConfig, KeyDef, Loaded, Properties, load_properties};
 use crate::connector::{Connector, DynSinkTask, Registry, SinkTask, TaskContext};

@@ -128,6 +128,47 @@ async fn b_099(cluster: &Cluster) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_topic_of_a_pattern_that_is_deleted_drops_out_and_is_not_waited_for() {
+    on_shared(deleted).await;
+}
+
+async fn deleted(cluster: &Cluster) {
+    let target = Target::new([], None);
+    let group_id = "pattern-deleted";
+    create(cluster, "deleted-goes", 10).await;
+    create(cluster, "deleted-stays", 10).await;
+    let keys = [
+        ("topics.regex", "deleted-.*"),
+        ("share.group.id", group_id),
+        // Looked at sooner than that.
+        ("consumer.override.metadata.max.age.ms", "60000"),
+    ];
+    let worker = start(cluster, &target, &keys);
+    drained(cluster, group_id, 2).await;
+    let admin = admin(cluster);
+    admin.delete_topic("deleted-goes").await.unwrap();
+    let deadline = Instant::now() + 25 * S;
+    loop {
+        let status = worker.status();
+        assert!(status.tasks().all(|task| task.missing_topics.is_empty()));
+        let group = admin.describe_share_group(group_id).await.unwrap();
+        let members = group.members.iter();
+        let mut subscribed = members.map(|member| member.subscribed_topics.as_slice());
+        if subscribed.all(|topics| *topics == ["deleted-stays"]) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{group:?}");
+        sleep(S / 10).await;
+    }
+    produce(cluster, "deleted-stays", 5).await;
+    while worker.status().totals().written < 25 {
+        assert!(Instant::now() < deadline + 30 * S, "{:?}", worker.status());
+        sleep(S / 10).await;
+    }
+    target::end(worker).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn partitions_added_under_load_are_read_from_their_first_record_by_a_group_nobody_configured()
 {
     on_shared(partitions_added).await;

@@ -9,12 +9,13 @@ mod target;
 use std::collections::BTreeMap;
 
 use both::{Cluster, on_shared};
+use sharegroup_broker::Broker;
 use sharegroup_consumer::admin::{Admin, LogPosition};
 use sharegroup_consumer::producer::{Producer, ProducerConfig, ProducerHeader, ProducerRecord};
 use sharegroup_consumer::{ClientConfig, Header, ShareConsumer};
 use sharegroup_sink::data::Value;
-use sharegroup_sink::worker::TaskState;
-use target::{S, Target, end, named, prepare, settled, start_with};
+use sharegroup_sink::worker::{TaskState, Worker, WorkerOptions};
+use target::{S, Target, end, load_with, named, prepare, settled, start_with};
 use tokio::time::timeout;
 
 const EARLIEST: (&str, &str) = ("share.auto.offset.reset", "earliest");
@@ -341,6 +342,9 @@ async fn the_broker_writes_letters_where_it_is_told_to_and_each_reject_is_named(
             (target.written(), totals.named_as_lost, totals.rejected),
             (18, 2, 2)
         );
+        // What the broker is to keep is named, and is not lost.
+        assert_eq!((totals.left_to_broker, totals.lost()), (2, 0));
+        assert_eq!(totals.dead_letters, 0);
         assert_eq!(named(&loss_file), [3, 14].into());
         let found = in_net(servers, "dlq.net-broker", 2).await;
         assert_eq!(found, [(3, b"r3".to_vec()), (14, b"r14".to_vec())]);
@@ -371,6 +375,53 @@ async fn a_net_that_would_not_hold_lets_no_task_start() {
             assert!(trace.contains(advice), "{trace}");
             end(worker).await;
         }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn letters_for_another_cluster_have_their_topic_there_or_let_no_task_start() {
+    on_shared(async |cluster| {
+        let (servers, name) = (cluster.bootstrap_servers(), "letters-elsewhere");
+        let admin = prepare(servers, name, 20, &[EARLIEST]).await;
+        let elsewhere = Broker::builder().start().await.unwrap();
+        let there = elsewhere.bootstrap_servers();
+        let target = Target::new([], None);
+        target.set_poison([3]);
+        let keys = |servers| {
+            let mut keys = to_letters("dead-elsewhere").to_vec();
+            keys.push(("producer.override.bootstrap.servers", servers));
+            keys
+        };
+        let loss = "unused".as_ref();
+        // A socket that hears and never answers.
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let silent = silent.local_addr().unwrap().to_string();
+        let loaded = load_with(servers, name, 1, &target, loss, &keys(&silent));
+        let options = WorkerOptions::default().startup_timeout(5 * S);
+        let worker = Worker::start(&loaded.worker, loaded.connectors, &options);
+        worker.any_failed().await;
+        let trace = worker.status().connectors[0].tasks[0].trace.clone();
+        let trace = trace.unwrap();
+        for text in [
+            "errors.deadletterqueue.topic.name=dead-elsewhere",
+            &silent,
+            "producer.override.bootstrap.servers",
+        ] {
+            assert!(trace.contains(text), "{trace}");
+        }
+        end(worker).await;
+        assert!(target.written() == 0, "nothing was taken");
+
+        let worker = start_with(servers, name, 1, &target, loss, &keys(there));
+        settled(&admin, name).await;
+        let totals = end(worker).await;
+        assert_eq!((target.written(), totals.dead_letters), (19, 1));
+        let admin_there = Admin::new(ClientConfig::new(there).unwrap());
+        let found = admin_there.find_topic("dead-elsewhere").await.unwrap();
+        assert!(found.is_some());
+        let here = admin.find_topic("dead-elsewhere").await.unwrap();
+        assert!(here.is_none(), "{here:?}");
     })
     .await;
 }

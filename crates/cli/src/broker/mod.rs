@@ -30,8 +30,9 @@ use settings::{TopicSpec, topic};
 /// It does with share groups what Apache Kafka 4.4 does, quirks included, and takes Kafka's own
 /// clients and tools. Everything is kept in memory, 1 GiB of records at most, and with --dir in
 /// files as well; nothing is replicated: it is no broker for data that matters. Topics are made
-/// when one of Kafka's clients first writes to them, with --topic or by `sharegroup topics`.
-/// There is neither TLS nor a password. It takes about 10 MB and its records; whatever 1,100
+/// with --topic, by `sharegroup topics create`, and, as Kafka does it unless
+/// --set auto.create.topics.enable=false, when one of Kafka's own clients first asks for one, to
+/// write or to read. `sharegroup produce` and `consume` make none. There is neither TLS nor a password. It takes about 10 MB and its records; whatever 1,100
 /// clients do, it takes no more than 0.5 GiB beside them.
 ///
 /// When it is ready it prints a line bootstrap.servers=HOST:PORT to standard output. SIGTERM or

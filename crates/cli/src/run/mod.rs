@@ -415,9 +415,14 @@ async fn end(
 
 type Busy = tokio::sync::watch::Receiver<bool>;
 
+/// Waits until no task works any more. A worker whose connectors a reload has all removed waits for others.
 async fn all_ended(worker: &Worker, busy: Option<Busy>) {
     loop {
+        worker.until(|status| status.tasks().next().is_some()).await;
         worker.all_ended().await;
+        if worker.status().tasks().next().is_none() {
+            continue;
+        }
         let Some(mut busy) = busy.clone().filter(|busy| *busy.borrow()) else {
             return;
         };

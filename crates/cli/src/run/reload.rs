@@ -6,7 +6,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sharegroup_sink::config::{ConfigProblem, Loaded};
+use sharegroup_sink::config::{self, ConfigProblem, Loaded};
 use sharegroup_sink::worker::{Worker, WorkerError, WorkerStatus};
 use sharegroup_sink::{ConnectorConfig, StopReport, WorkerConfig};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -27,7 +27,13 @@ impl Files {
     /// Reads them; a file may be a pipe, and block.
     pub(crate) fn load(&self) -> Result<Loaded, Vec<ConfigProblem>> {
         let registry = sharegroup_connectors::registry();
-        sharegroup_sink::config::load(&self.worker, &self.connectors, self.strict, &registry)
+        config::load(&self.worker, &self.connectors, self.strict, &registry)
+    }
+
+    /// The same while the worker runs: files of connectors may be gone.
+    fn load_again(&self) -> Result<Loaded, Vec<ConfigProblem>> {
+        let registry = sharegroup_connectors::registry();
+        config::load_again(&self.worker, &self.connectors, self.strict, &registry)
     }
 }
 
@@ -89,7 +95,7 @@ impl Reloads {
 
     async fn reload(&mut self, worker: &Worker) {
         let files = self.files.clone();
-        let reading = tokio::task::spawn_blocking(move || files.load());
+        let reading = tokio::task::spawn_blocking(move || files.load_again());
         let Ok(Ok(read)) = timeout(READ_WITHIN, reading).await else {
             tracing::error!("Nothing is changed: the files could not be read in time.");
             return;
@@ -133,6 +139,11 @@ impl Reloads {
             }
         }
         self.connectors = wanted;
+        if self.connectors.is_empty() {
+            tracing::warn!(
+                "No connector is left; SIGHUP starts those whose files are there again."
+            );
+        }
     }
 
     /// Takes the worker's settings. The answer: whether every connector is made of other ones now.

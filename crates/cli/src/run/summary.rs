@@ -31,6 +31,8 @@ pub(crate) fn show(ended: &Ended, screen: &Screen) {
         rejected = totals.rejected,
         may_arrive_twice = totals.may_arrive_twice(),
         outcome_unknown = outcome_unknown(ended),
+        dead_letters = totals.dead_letters,
+        left_to_broker = totals.left_to_broker,
         rejected_unkept = totals.rejected_unkept,
         named_as_lost = totals.named_as_lost,
         tasks = ended.status.tasks().count(),
@@ -97,11 +99,10 @@ fn sentence(ended: &Ended) -> String {
         Ending::Idle if ended.status.totals().lost() > 0 => {
             format!("Idle, but records were lost{others}")
         }
-        Ending::Idle if ended.status.totals().rejected_unkept > 0 => {
-            let records = plural(ended.status.totals().rejected_unkept, "record");
-            format!("Idle: {records} rejected and kept nowhere, all others written{others}")
-        }
-        Ending::Idle => format!("Idle: everything is written and acknowledged{others}"),
+        Ending::Idle => match set_aside(ended) {
+            Some(records) => format!("Idle: {records}, all others written{others}"),
+            None => format!("Idle: everything is written and acknowledged{others}"),
+        },
         Ending::Stuck(_) => format!("Not idle, but nothing moves any more{others}"),
         Ending::AllFailed => "Every task has failed".to_owned(),
         Ending::Stopped(sign) if !ended.has_begun() => {
@@ -109,6 +110,21 @@ fn sentence(ended: &Ended) -> String {
         }
         Ending::Stopped(sign) => format!("Stopped by {}{others}", sign.name()),
     }
+}
+
+/// What became of records that were not written, as it is configured.
+fn set_aside(ended: &Ended) -> Option<String> {
+    let totals = ended.status.totals();
+    let kinds = [
+        (totals.dead_letters, "in dead letters"),
+        (totals.left_to_broker, "left to the broker's dead letters"),
+        (totals.rejected_unkept, "rejected and kept nowhere"),
+    ];
+    let kinds = kinds.into_iter().filter(|(records, _)| *records > 0);
+    let kinds: Vec<_> = kinds
+        .map(|(records, where_to)| format!("{} {where_to}", plural(records, "record")))
+        .collect();
+    (!kinds.is_empty()).then(|| kinds.join(", "))
 }
 
 fn table(ended: &Ended, screen: &Screen) -> String {
@@ -154,6 +170,8 @@ fn counts(ended: &Ended) -> String {
         ("may arrive twice", totals.may_arrive_twice()),
         ("outcome unknown", outcome_unknown(ended)),
         ("acknowledgement errors", totals.acknowledge_errors),
+        ("dead letters", totals.dead_letters),
+        ("left to the broker", totals.left_to_broker),
         ("rejected, not kept", totals.rejected_unkept),
         ("named as lost", totals.named_as_lost),
     ];
@@ -260,6 +278,26 @@ mod tests {
         assert_eq!(ended.exit(), Exit::Failed);
         assert!(troubles(&ended)[0].starts_with("3 records not written and given up"));
         assert!(sentence(&ended).starts_with("Idle, but"));
+    }
+
+    #[test]
+    fn records_in_dead_letters_are_counted_and_not_lost() {
+        let mut ended = ended(Ending::Idle, &[TaskState::Stopped], &[]);
+        let counters = &mut ended.status.connectors[0].tasks[0].counters;
+        (counters.named_as_lost, counters.left_to_broker) = (2, 2);
+        counters.dead_letters = 3;
+        assert_eq!(ended.exit(), Exit::Done);
+        assert_eq!(troubles(&ended), Vec::<String>::new());
+        assert_eq!(
+            sentence(&ended),
+            "Idle: 3 records in dead letters, 2 records left to the broker's dead letters, all others written"
+        );
+        let counts = counts(&ended);
+        assert!(counts.contains("dead letters"), "{counts}");
+        assert!(counts.contains("left to the broker"), "{counts}");
+        // One more that nobody was to keep.
+        ended.status.connectors[0].tasks[0].counters.named_as_lost = 3;
+        assert_eq!(ended.exit(), Exit::Failed);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Keys of the file sink.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sharegroup_sink::config::{ConfigProblem, KeyDef, ValueKind};
@@ -8,6 +8,7 @@ use sharegroup_sink::{ConnectorConfig, TaskContext};
 use sharegroup_wire::compress::Compression;
 
 use super::rotation::Rotation;
+use super::service::not_a_file;
 use crate::line::Format;
 
 /// Where and how a task writes.
@@ -73,9 +74,20 @@ pub(super) fn validate(config: &ConnectorConfig) -> Vec<ConfigProblem> {
         return problems;
     }
     let files = (0..config.tasks_max).map(|task| of_task(file, task));
-    let mut missing = files.filter_map(|file| config.missing_folder("file", &file));
-    problems.extend(missing.next());
+    let mut wrong = files.filter_map(|file| {
+        let missing = config.missing_folder("file", &file);
+        missing.or_else(|| other_than_a_file(config, &file))
+    });
+    problems.extend(wrong.next());
     problems
+}
+
+/// An error where something stands at the path that is no file.
+fn other_than_a_file(config: &ConnectorConfig, path: &Path) -> Option<ConfigProblem> {
+    let what = not_a_file(std::fs::metadata(path).ok()?.file_type())?;
+    let message = format!("{} is {what}", path.display());
+    let advice = "name a regular file, or one that is to be made; connector.class=console prints";
+    Some(config.problem("file", message).advice(advice))
 }
 
 const FSYNC: KeyDef = KeyDef::optional(

@@ -105,8 +105,9 @@ impl FileTask {
 }
 
 fn open(config: &FileConfig) -> Result<LineFile, TaskError> {
-    let file = LineFile::open(config)?;
+    let mut file = LineFile::open(config)?;
     room::check(&file)?;
+    file.begin()?;
     Ok(file)
 }
 

@@ -39,6 +39,8 @@ pub(super) struct LineFile {
     identity: (u64, u64),
     /// Where our last append ended: as long as the file ends there, it ends with a whole line.
     end: u64,
+    /// Bytes of a file without lines.
+    nothing_bytes: u64,
     /// Whether the file's entry in its folder is on the disk.
     entry_is_synced: bool,
     /// Why a file that was left could not be forced to the disk.
@@ -70,9 +72,29 @@ impl LineFile {
             born: opened.created().unwrap_or_else(|_| SystemTime::now()),
             identity: identity(&opened),
             end: 0,
+            nothing_bytes: 0,
             entry_is_synced: false,
             unsynced: None,
         })
+    }
+
+    /// Begins a compressed file of no bytes with a part that has no lines: no tool takes it for one of its own else,
+    /// and without records it would stay as it is.
+    pub(super) fn begin(&mut self) -> Result<(), Trouble> {
+        let trouble = |error| Trouble::writing(&self.config.path, error);
+        let mut nothing = Part::new(self.config.compression, &[]).map_err(trouble)?;
+        self.nothing_bytes = nothing.len();
+        let _locked = Locked::new(&self.file).map_err(trouble)?;
+        if nothing.len() == 0 || self.file.metadata().map_err(trouble)?.len() > 0 {
+            return Ok(());
+        }
+        let (_, error) = write(&self.file, nothing.at(0));
+        let Some(error) = error else {
+            return Ok(());
+        };
+        // Half of it would be taken for somebody else's.
+        self.file.set_len(0).map_err(trouble)?;
+        Err(trouble(error))
     }
 
     pub(super) const fn file(&self) -> &File {
@@ -121,7 +143,12 @@ impl LineFile {
         let Some(length) = self.whole_length().map_err(trouble)? else {
             return Ok(None);
         };
-        if self.config.rotation.is_due(length, part.len(), self.born) {
+        let filled = if length == self.nothing_bytes {
+            0
+        } else {
+            length
+        };
+        if self.config.rotation.is_due(filled, part.len(), self.born) {
             let finished = self.set_aside().map_err(trouble)?;
             tracing::info!(file = %self.path().display(), finished = %finished.display(), "The file is finished.");
             return Ok(None);
@@ -220,6 +247,7 @@ impl LineFile {
         // What is in the old one may be waiting for a flush.
         new.unsynced = self.try_sync().err();
         *self = new;
+        self.begin()?;
         if self.config.rotation.is_on() {
             return Ok(());
         }
@@ -318,7 +346,7 @@ fn must_be_a_file(path: &Path, metadata: &Metadata) -> Result<(), Trouble> {
     Err(Trouble::new(message, ErrorKind::Unsupported))
 }
 
-fn not_a_file(kind: FileType) -> Option<&'static str> {
+pub(super) fn not_a_file(kind: FileType) -> Option<&'static str> {
     match kind {
         kind if kind.is_file() => None,
         kind if kind.is_dir() => Some("a folder"),

@@ -19,6 +19,7 @@ use tokio::time::timeout;
 
 use super::config::{FileConfig, Fsync};
 use super::member::magic;
+use super::rotation::Rotation;
 use super::{FileConnector, FileTask};
 use crate::line::Format;
 
@@ -558,6 +559,33 @@ async fn a_compressed_file_is_read_as_one_by_every_tool() {
 }
 
 #[tokio::test]
+async fn a_compressed_file_without_records_is_whole_and_never_rotated() {
+    let folder = Folder::new("compressed-nothing");
+    for codec in CODECS {
+        let path = folder.file(codec.name());
+        let mut task = FileTask::new(FileConfig {
+            rotation: Rotation {
+                bytes_max: Some(1),
+                age_max: Some(Duration::ZERO),
+            },
+            ..compressed(&path, codec).config
+        });
+        task.start(&context(0)).await.unwrap();
+        // Also while it runs, and where it is killed.
+        assert_eq!(unpacked(&path, codec), "", "{codec:?}");
+        if let Some(text) = unpacked_by_tool(&path, codec) {
+            assert_eq!(text, "", "{codec:?}");
+        }
+        put(&mut task, batch(0, &[Some("one")])).await.0.unwrap();
+        task.stop().await.unwrap();
+        assert_eq!(unpacked(&path, codec), "one\n", "{codec:?}");
+        let names = std::fs::read_dir(&folder.0).unwrap();
+        assert_eq!(names.count(), 1, "{codec:?}");
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+#[tokio::test]
 async fn half_a_member_of_a_killed_writer_is_cut_off() {
     let folder = Folder::new("half-member");
     for codec in CODECS {
@@ -589,6 +617,10 @@ async fn a_compressed_file_without_a_whole_member_of_ours_is_set_aside() {
     std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
     append(&path, Compression::Gzip, &["two"]).await;
     assert_eq!(unpacked(&path, Compression::Gzip), "two\n");
+    // Before there was anything of ours in it.
+    std::fs::write(&path, &bytes[..7]).unwrap();
+    append(&path, Compression::Gzip, &["three"]).await;
+    assert_eq!(unpacked(&path, Compression::Gzip), "three\n");
     assert!(folder.file("out-000002.gz").exists());
 }
 

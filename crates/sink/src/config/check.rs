@@ -77,10 +77,11 @@ pub(super) fn connector_keys(
         }
     }
     for def in own_keys.iter().filter(|def| def.required) {
-        if file
+        // What its kind refuses is said above.
+        let is_missing = file
             .get(def.name)
-            .is_none_or(|value| value.trim().is_empty())
-        {
+            .is_none_or(|value| value.trim().is_empty() && def.kind.check(value).is_ok());
+        if is_missing {
             problems.push(file.problem(def.name, format!("must be set: {}", def.doc)));
         }
     }

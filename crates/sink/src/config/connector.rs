@@ -116,7 +116,8 @@ impl ConnectorConfig {
         let restart = RestartPolicy::parse(&properties, problems);
         let values = Reader::new(&[CONNECTOR], |key: &str| properties.get(key));
         let config = Self {
-            name: name?,
+            // A missing one is said already, and nothing starts.
+            name: name.unwrap_or_default(),
             class: values.owned("connector.class")?,
             tasks_max: values.count("tasks.max"),
             topics: subscription.names().to_vec(),
@@ -229,6 +230,9 @@ pub(super) fn check_together(connectors: &[ConnectorConfig], problems: &mut Vec<
                 "set share.group.id to another one; delete nothing, the offsets are needed",
             ));
         }
+        if config.name.is_empty() {
+            continue;
+        }
         if let Some(first) = names.insert(&config.name, config) {
             let message = format!(
                 "is the name of {} as well",
@@ -262,6 +266,10 @@ fn find_class(
         return None;
     };
     let class = class.trim();
+    // That it is empty is found by the check of its kind.
+    if class.is_empty() {
+        return None;
+    }
     let found = registry.find(class);
     if found.is_none() {
         let simple = class.rsplit('.').next().unwrap_or(class);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use sharegroup_consumer::client::ClientConfig;
 use sharegroup_wire::duration::from_iso;
 
+use super::STAND_IN;
 use super::keys::{SHARE, find};
 use super::layers::{CLIENTS, CONSUMERS, Layers, Setting};
 use super::problem::ConfigProblem;
@@ -123,8 +124,7 @@ impl fmt::Debug for ConsumerSettings {
 }
 
 impl ConsumerSettings {
-    /// Resolves the settings of a connector; what is wrong goes into `problems`. `None` without
-    /// usable servers.
+    /// Resolves the settings of a connector; what is wrong goes into `problems`.
     pub(super) fn resolve(
         name: &str,
         connector: &Properties,
@@ -139,7 +139,7 @@ impl ConsumerSettings {
         check_policy(connector, worker, problems);
         check_written_twice(connector, problems);
         check_protocol(&layers, problems);
-        let bootstrap_servers = layers.servers()?.value.to_owned();
+        let bootstrap_servers = layers.servers().map(|setting| setting.value.to_owned());
         let base = client(&format!("connector-consumer-{name}"), &layers, problems)?;
         let (mut client, mut admin) = (base.clone(), base);
         security::configure(&mut client, |key| layers.find(key), problems);
@@ -149,7 +149,7 @@ impl ConsumerSettings {
         Some(Self {
             client,
             admin,
-            bootstrap_servers,
+            bootstrap_servers: bootstrap_servers.unwrap_or_default(),
             group_id: group_id(name, &layers, problems),
             client_rack: values.owned("client.rack"),
             max_poll_records: values.count("max.poll.records"),
@@ -195,26 +195,28 @@ fn start_position(layers: &Layers<'_>, problems: &mut Vec<ConfigProblem>) -> Sta
     })
 }
 
-/// A client's settings before any key: servers, and its id.
+/// A client's settings before any key: servers, and its id. Where the servers are wrong or missing, which is in
+/// `problems` then, others stand in for them, so that everything else is looked at, too.
 pub(super) fn client(
     client_id: &str,
     layers: &Layers<'_>,
     problems: &mut Vec<ConfigProblem>,
 ) -> Option<ClientConfig> {
-    let setting = layers.servers()?;
-    let mut client = match ClientConfig::new(setting.value) {
-        Ok(client) => client,
-        Err(error) => {
-            let problem = setting
-                .file
-                .problem(&setting.key, format!("is not a list of servers: {error}"))
-                .advice("write host:port, several separated by commas");
-            if !problems.contains(&problem) {
-                problems.push(problem);
-            }
-            return None;
-        }
-    };
+    let servers = layers.servers().and_then(|setting| {
+        let client = ClientConfig::new(setting.value);
+        client
+            .map_err(|error| {
+                let mut problem = setting.problem(Layers::SERVERS, &error);
+                problem.message = format!("is not a list of servers: {}", problem.message);
+                let problem = problem.advice("write host:port, several separated by commas");
+                // What is empty is found by the check of its kind.
+                if !setting.value.is_empty() && !problems.contains(&problem) {
+                    problems.push(problem);
+                }
+            })
+            .ok()
+    });
+    let mut client = servers.or_else(|| ClientConfig::new(STAND_IN).ok())?;
     client.client_id = Some(client_id.to_owned());
     Some(client)
 }
@@ -238,14 +240,20 @@ pub(super) fn missing_folder(file: &Properties, key: &str, path: &Path) -> Optio
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())?;
-    let missing = std::fs::metadata(folder).is_err_and(|error| error.kind() == ErrorKind::NotFound);
-    missing.then(|| {
-        let problem = file.problem(
-            key,
-            format!("the folder {} does not exist", folder.display()),
-        );
-        problem.advice("create it, or name another")
-    })
+    let shown = folder.display();
+    let (message, advice) = match std::fs::metadata(folder) {
+        Ok(there) if !there.is_dir() => (format!("{shown} is not a folder"), "name another"),
+        Err(error) if error.kind() == ErrorKind::NotFound => (
+            format!("the folder {shown} does not exist"),
+            "create it, or name another",
+        ),
+        Err(error) if error.kind() == ErrorKind::NotADirectory => (
+            format!("{shown} can't be a folder: a part of it is none"),
+            "name another",
+        ),
+        _ => return None,
+    };
+    Some(file.problem(key, message).advice(advice))
 }
 
 fn check_policy(connector: &Properties, worker: &WorkerConfig, problems: &mut Vec<ConfigProblem>) {

@@ -30,7 +30,6 @@ mod topics;
 mod unlike;
 mod worker;
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 pub use connector::ConnectorConfig;
@@ -78,14 +77,39 @@ pub fn load(
     registry: &Registry,
 ) -> Result<Loaded, Vec<ConfigProblem>> {
     let mut problems = Vec::new();
+    let files = folder::with_files_of_folders(connectors, &mut problems);
+    load_files(worker, &files, strict, registry, problems)
+}
+
+/// The same while a worker runs: connector files that are gone are left out, and so is every file of a folder that has
+/// none any more. Where neither a file nor a folder is left they are missing, as in [`load`].
+///
+/// # Errors
+/// As [`load`].
+pub fn load_again(
+    worker: &Path,
+    connectors: &[PathBuf],
+    strict: bool,
+    registry: &Registry,
+) -> Result<Loaded, Vec<ConfigProblem>> {
+    let mut problems = Vec::new();
+    let files = folder::with_files_that_are_left(connectors, &mut problems);
+    load_files(worker, &files, strict, registry, problems)
+}
+
+fn load_files(
+    worker: &Path,
+    connectors: &[PathBuf],
+    strict: bool,
+    registry: &Registry,
+    mut problems: Vec<ConfigProblem>,
+) -> Result<Loaded, Vec<ConfigProblem>> {
     let read_worker = read(worker, &mut problems);
-    let connectors = folder::with_files_of_folders(connectors, &mut problems);
     let connectors: Vec<_> = connectors
         .iter()
         .filter_map(|file| read(file, &mut problems))
         .collect();
-    let worker = read_worker.unwrap_or_else(|| stand_in(worker));
-    parse(worker, connectors, strict, registry, problems)
+    parse(worker, read_worker, connectors, strict, registry, problems)
 }
 
 /// The same from properties in memory.
@@ -98,7 +122,15 @@ pub fn load_properties(
     strict: bool,
     registry: &Registry,
 ) -> Result<Loaded, Vec<ConfigProblem>> {
-    parse(worker, connectors, strict, registry, Vec::new())
+    let file = worker.file().to_owned();
+    parse(
+        &file,
+        Some(worker),
+        connectors,
+        strict,
+        registry,
+        Vec::new(),
+    )
 }
 
 fn read(file: &Path, problems: &mut Vec<ConfigProblem>) -> Option<Properties> {
@@ -111,37 +143,44 @@ fn read(file: &Path, problems: &mut Vec<ConfigProblem>) -> Option<Properties> {
     }
 }
 
-/// A worker's file in the place of one that can't be read, so that the connectors' are looked at all
+/// A worker's file in the place of one that can't be used, so that the connectors' are looked at all
 /// the same.
 fn stand_in(file: &Path) -> Properties {
     let mut worker = Properties::new(file);
-    worker.set("bootstrap.servers", "localhost:9092");
+    worker.set("bootstrap.servers", STAND_IN);
     worker.set("consumer.group.protocol", "share");
     worker
 }
 
+/// Servers in the place of those that are wrong, and said to be: nothing is started with them.
+const STAND_IN: &str = "localhost:9092";
+
+/// `worker` is `None` where the file can't be read, and that is said already.
 fn parse(
-    mut worker: Properties,
+    worker_file: &Path,
+    worker: Option<Properties>,
     mut connectors: Vec<Properties>,
     strict: bool,
     registry: &Registry,
     mut problems: Vec<ConfigProblem>,
 ) -> Result<Loaded, Vec<ConfigProblem>> {
-    let read_problems = problems.len();
-    check_order(&worker, &connectors, &mut problems);
-    if problems.len() > read_problems {
-        return Err(problems);
-    }
-    let files: Vec<_> = std::iter::once(&worker)
-        .chain(&connectors)
-        .map(|file| file.file().to_owned())
+    let files: Vec<_> = std::iter::once(worker_file)
+        .chain(connectors.iter().map(Properties::file))
+        .map(Path::to_owned)
         .collect();
-    let mut providers = Providers::of(&worker, &mut problems);
-    let resolving = problems.len();
+    let worker = worker.filter(|worker| is_workers(worker, &mut problems));
+    connectors.retain(|connector| is_connectors(connector, &mut problems));
+    let mut providers = match &worker {
+        Some(worker) => Providers::of(worker, &mut problems),
+        None => Providers::not_known(),
+    };
+    let mut worker = worker.unwrap_or_else(|| stand_in(worker_file));
+    let mut unresolved = Vec::new();
     for file in std::iter::once(&mut worker).chain(&mut connectors) {
-        file.resolve(&mut providers, &mut problems);
+        let keys = file.resolve(&mut providers, &mut problems);
+        unresolved.extend(keys.into_iter().map(|key| (file.file().to_owned(), key)));
     }
-    let unresolved = resolving..problems.len();
+    let resolved = problems.len();
     let worker = WorkerConfig::parse(worker, strict, &mut problems);
     let connectors: Vec<_> = connectors
         .into_iter()
@@ -150,7 +189,7 @@ fn parse(
         })
         .collect();
     connector::check_together(&connectors, &mut problems);
-    without_followers(&mut problems, unresolved);
+    without_followers(&mut problems, resolved, &unresolved);
     for problem in &mut problems {
         problem.hide(&providers);
     }
@@ -166,39 +205,46 @@ fn parse(
     })
 }
 
-/// Takes out what was found about keys whose values could not be had: it was found about their references.
-fn without_followers(problems: &mut Vec<ConfigProblem>, unresolved: Range<usize>) {
-    let behind = problems.split_off(unresolved.end);
-    let of_same = |problem: &ConfigProblem, other: &ConfigProblem| {
-        problem.file == other.file && problem.key == other.key
-    };
+/// Takes out what was found, from `resolved` on, about keys whose values could not be had: it was found about their
+/// references.
+fn without_followers(
+    problems: &mut Vec<ConfigProblem>,
+    resolved: usize,
+    unresolved: &[(PathBuf, String)],
+) {
     let follows = |problem: &ConfigProblem| {
-        let mut unresolved = problems[unresolved.clone()].iter();
-        unresolved.any(|before| of_same(before, problem))
+        let mut unresolved = unresolved.iter();
+        unresolved.any(|(file, key)| problem.file == *file && problem.key.as_ref() == Some(key))
     };
-    let others: Vec<_> = behind
-        .into_iter()
-        .filter(|problem| !follows(problem))
-        .collect();
-    problems.extend(others);
+    let mut behind = problems.split_off(resolved);
+    behind.retain(|problem| !follows(problem));
+    problems.append(&mut behind);
 }
 
-/// A worker's file where a connector's is expected, and the other way round: what else is wrong with
-/// it would hide that.
-fn check_order(worker: &Properties, connectors: &[Properties], problems: &mut Vec<ConfigProblem>) {
-    let of = |properties: &Properties| {
-        let has = |key| properties.get(key).is_some();
-        (has("bootstrap.servers"), has("connector.class"))
-    };
-    let order = "the worker's file comes first, then the connectors'";
-    if of(worker) == (false, true) {
+/// Whether the file in the place of the worker's can be one: what else would be said of a connector's there would hide
+/// that it is one.
+fn is_workers(file: &Properties, problems: &mut Vec<ConfigProblem>) -> bool {
+    let misplaced = has_servers_and_class(file) == (false, true);
+    if misplaced {
         let message = "is a connector's file in the place of the worker's";
-        problems.push(ConfigProblem::of_file(worker.file(), message).advice(order));
+        problems.push(ConfigProblem::of_file(file.file(), message).advice(ORDER));
     }
-    for connector in connectors {
-        if of(connector) == (true, false) {
-            let message = "is a worker's file in the place of a connector's";
-            problems.push(ConfigProblem::of_file(connector.file(), message).advice(order));
-        }
-    }
+    !misplaced
 }
+
+/// The same of a connector's.
+fn is_connectors(file: &Properties, problems: &mut Vec<ConfigProblem>) -> bool {
+    let misplaced = has_servers_and_class(file) == (true, false);
+    if misplaced {
+        let message = "is a worker's file in the place of a connector's";
+        problems.push(ConfigProblem::of_file(file.file(), message).advice(ORDER));
+    }
+    !misplaced
+}
+
+fn has_servers_and_class(file: &Properties) -> (bool, bool) {
+    let has = |key| file.get(key).is_some();
+    (has("bootstrap.servers"), has("connector.class"))
+}
+
+const ORDER: &str = "the worker's file comes first, then the connectors'";

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::problem::{ConfigProblem, HIDDEN, Severity, is_secret};
-use super::providers::{PROVIDERS, Providers};
+use super::providers::{PROVIDERS, Providers, Unresolved};
 use super::text;
 
 /// The keys and values of one file, with where each was written.
@@ -67,7 +67,8 @@ impl Properties {
     /// A key that is written twice keeps its last value, with a warning in `problems`.
     ///
     /// # Errors
-    /// The file can't be read or is neither format; the problem names the line.
+    /// The file can't be read or is neither format; the problem names the line. Where several lines are wrong, it is
+    /// the last one's, and `problems` has the others.
     pub fn read(
         file: &Path,
         problems: &mut Vec<ConfigProblem>,
@@ -167,8 +168,12 @@ impl Properties {
         }
     }
 
-    /// Puts what providers have in the place of references to it.
-    pub(super) fn resolve(&mut self, providers: &mut Providers, problems: &mut Vec<ConfigProblem>) {
+    /// Puts what providers have in the place of references to it. The answer: keys whose references have no value.
+    pub(super) fn resolve(
+        &mut self,
+        providers: &mut Providers,
+        problems: &mut Vec<ConfigProblem>,
+    ) -> Vec<String> {
         let mut failed = Vec::new();
         for (key, entry) in &mut self.entries {
             // What providers are made of can't come from them.
@@ -183,11 +188,14 @@ impl Properties {
                 Err(unresolved) => failed.push((key.clone(), unresolved)),
             }
         }
-        for (key, unresolved) in failed {
-            let mut problem = self.problem(&key, unresolved.message);
-            problem.advice = unresolved.advice;
-            problems.push(problem);
+        for (key, unresolved) in &failed {
+            if let Unresolved::Wrong { message, advice } = unresolved {
+                let mut problem = self.problem(key, message);
+                problem.advice.clone_from(advice);
+                problems.push(problem);
+            }
         }
+        failed.into_iter().map(|(key, _)| key).collect()
     }
 
     /// `{"key": "value", …}`, or `{"name": "…", "config": {…}}` as Kafka Connect's REST API takes it.
@@ -236,12 +244,18 @@ impl Properties {
         members: serde_json::Map<String, Value>,
         text: &str,
     ) -> Result<(), String> {
+        let mut wrong = Vec::new();
         for (key, value) in members {
-            if let Some(value) = json_text(&key, &value)? {
-                self.insert_at(key, value, text);
+            match json_text(&key, &value) {
+                Ok(Some(value)) => self.insert_at(key, value, text),
+                Ok(None) => {}
+                Err(_) => wrong.push(format!("\"{key}\"")),
             }
         }
-        Ok(())
+        match wrong.as_slice() {
+            [] => Ok(()),
+            keys => Err(no_scalar(&keys.join(", "))),
+        }
     }
 
     /// Sets a key, with the line of the JSON text where it stands.
@@ -255,15 +269,18 @@ impl Properties {
         text: &str,
         problems: &mut Vec<ConfigProblem>,
     ) -> Result<(), Box<ConfigProblem>> {
+        let mut wrong = Vec::new();
         for (line, text) in logical_lines(text) {
             let (key, value) = split_pair(&text);
-            let (key, value) = unescape(key)
-                .and_then(|key| Ok((key, unescape(value)?)))
-                .map_err(|message| {
+            let (key, value) = match unescape(key).and_then(|key| Ok((key, unescape(value)?))) {
+                Ok(pair) => pair,
+                Err(message) => {
                     let mut problem = ConfigProblem::of_file(&self.file, message);
                     problem.line = Some(line);
-                    Box::new(problem)
-                })?;
+                    wrong.push(problem);
+                    continue;
+                }
+            };
             // As Kafka does: blanks around a value never count.
             let value = value.trim_end().to_owned();
             let entry = Entry::new(value, Some(line));
@@ -277,7 +294,9 @@ impl Properties {
                 );
             }
         }
-        Ok(())
+        let last = wrong.pop();
+        problems.append(&mut wrong);
+        last.map_or(Ok(()), |problem| Err(Box::new(problem)))
     }
 }
 
@@ -296,10 +315,12 @@ fn json_text(key: &str, value: &Value) -> Result<Option<String>, String> {
         Value::Null => Ok(None),
         Value::String(text) => Ok(Some(text.clone())),
         Value::Bool(_) | Value::Number(_) => Ok(Some(value.to_string())),
-        Value::Array(_) | Value::Object(_) => {
-            Err(format!("has a list or an object as the value of \"{key}\""))
-        }
+        Value::Array(_) | Value::Object(_) => Err(no_scalar(&format!("\"{key}\""))),
     }
+}
+
+fn no_scalar(keys: &str) -> String {
+    format!("has a list or an object as the value of {keys}")
 }
 
 const BLANKS: [char; 3] = [' ', '\t', '\x0c'];

@@ -20,6 +20,8 @@ use super::text;
 #[derive(Default)]
 pub(super) struct Providers {
     named: BTreeMap<String, Provider>,
+    /// Whether the worker's file can't be used, and so may name any.
+    any_may_be_named: bool,
     /// Files that a provider has read.
     files: BTreeMap<PathBuf, Properties>,
     given: Vec<String>,
@@ -41,11 +43,16 @@ enum Provider {
 
 /// Why a reference has no value.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Unresolved {
-    /// What is wrong, as the second half of a sentence.
-    pub(super) message: String,
-    /// What to do.
-    pub(super) advice: Option<String>,
+pub(super) enum Unresolved {
+    /// Something is wrong with it.
+    Wrong {
+        /// What, as the second half of a sentence.
+        message: String,
+        /// What to do.
+        advice: Option<String>,
+    },
+    /// Its provider can't be used, and that is said already.
+    SaidAlready,
 }
 
 /// The key that names the providers; those of each begin with it.
@@ -81,6 +88,14 @@ impl Providers {
         }
     }
 
+    /// Those of a worker's file that can't be used, which is said already: none can be asked, and none is missing.
+    pub(super) fn not_known() -> Self {
+        Self {
+            any_may_be_named: true,
+            ..Self::default()
+        }
+    }
+
     /// The text with what its references stand for; `None` where it has none.
     ///
     /// # Errors
@@ -103,10 +118,16 @@ impl Providers {
     fn value(&mut self, reference: &Reference<'_>) -> Result<String, Unresolved> {
         let name = reference.provider;
         let Some(provider) = self.named.get(name) else {
-            return Err(unknown(name));
+            return Err(match self.any_may_be_named {
+                true => Unresolved::SaidAlready,
+                false => unknown(name),
+            });
         };
+        if matches!(provider, Provider::Unusable) {
+            return Err(Unresolved::SaidAlready);
+        }
         let value = provider.value(reference, &mut self.files);
-        let value = value.map_err(|message| Unresolved {
+        let value = value.map_err(|message| Unresolved::Wrong {
             message,
             advice: None,
         })?;
@@ -137,7 +158,7 @@ fn unknown(name: &str) -> Unresolved {
         "dir" | "directory" => CLASSES[2],
         _ => "...",
     };
-    Unresolved {
+    Unresolved::Wrong {
         message: format!(
             "refers to the provider {name}, which {PROVIDERS} in the worker's file doesn't name"
         ),
@@ -459,8 +480,11 @@ mod tests {
             (format!("${{dir:{at}:../x}}"), "is not the name of a file"),
             (format!("${{dir:{at}:missing}}"), "can't be read"),
         ] {
-            let error = providers.resolve(&text).unwrap_err().message;
-            assert!(error.contains(says), "{text}: {error}");
+            let error = providers.resolve(&text).unwrap_err();
+            let Unresolved::Wrong { message, .. } = error else {
+                panic!("{text}: {error:?}");
+            };
+            assert!(message.contains(says), "{text}: {message}");
         }
         let trimmed = providers.resolve(&format!("${{dir:{at}:token}}"));
         assert_eq!(trimmed, Ok(Some("t0ken".to_owned())));

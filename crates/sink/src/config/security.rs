@@ -380,9 +380,14 @@ impl Setting<'_> {
     /// An error of the client about this value of `key`, without saying again which key it is.
     pub(super) fn problem(&self, key: &str, error: &ConfigError) -> ConfigProblem {
         let text = error.to_string();
-        let quoted = text.strip_prefix(&format!("`{key}` "));
-        let stored = text.strip_prefix(&format!("{key}={}: ", self.value));
-        let message = quoted.or(stored).unwrap_or(&text);
+        let prefixes = [
+            format!("`{key}` "),
+            format!("`{key}`: "),
+            format!("{key} "),
+            format!("{key}={}: ", self.value),
+        ];
+        let mut bare = prefixes.iter().filter_map(|key| text.strip_prefix(key));
+        let message = bare.next().unwrap_or(&text);
         self.file.problem(&self.key, message)
     }
 }

@@ -124,7 +124,13 @@ fn check(text: &str, line: &Json, is_lenient: bool) -> Option<ConvertError> {
         same_schema(&line["schema"], data.schema.as_ref()),
         "{data:?}: {text}"
     );
-    assert!(same_value(&line["value"], &data.value), "{data:?}: {text}");
+    let keeps_sign = !is_lenient && data.value == Value::Float64(-0.0);
+    let value = match keeps_sign && line["value"]["f64"] == "0000000000000000" {
+        // Java loses the sign of zero.
+        true => &Value::Float64(0.0),
+        false => &data.value,
+    };
+    assert!(same_value(&line["value"], value), "{data:?}: {text}");
     let back = converter.write(&data);
     if line.get("back_error").is_some() {
         assert!(back.is_err(), "{back:?}: {text}");

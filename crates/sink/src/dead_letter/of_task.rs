@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use sharegroup_consumer::ClientConfig;
 use sharegroup_consumer::admin::Admin;
+use sharegroup_wire::net::Address;
 
 use super::letter::{DeadLetter, Origin};
 use super::queue::{DeadLetterConfig, DeadLetterQueue};
@@ -23,14 +25,15 @@ pub(crate) struct LettersOfTask {
 const WITHIN: Duration = Duration::from_secs(10);
 
 impl LettersOfTask {
-    /// Opens the queue. `None`: the connector sets nothing aside, or nowhere, or leaves it to the broker.
+    /// Opens the queue, whose cluster may take so long to answer. `None`: the connector sets nothing aside, or nowhere,
+    /// or leaves it to the broker.
     ///
     /// # Errors
     /// The topic can't be had: the first record that is refused would stop the task.
     pub(crate) async fn open(
-        admin: &Admin,
         connector: &ConnectorConfig,
         task: u32,
+        startup_timeout: Duration,
     ) -> Result<Option<Self>, String> {
         let errors = &connector.errors;
         let wanted = errors.dead_letters.as_ref();
@@ -47,7 +50,9 @@ impl LettersOfTask {
                 .map(|_| letters.replication_factor),
             producer: connector.producer.clone(),
         };
-        let queue = DeadLetterQueue::open(config, admin, &connector.topics).await;
+        let mut client = admin_client(connector).clone();
+        client.default_api_timeout = startup_timeout;
+        let queue = DeadLetterQueue::open(config, &Admin::new(client), &connector.topics).await;
         let origin = Origin {
             connector: connector.name.clone(),
             task: task as usize,
@@ -73,6 +78,22 @@ impl LettersOfTask {
                 Some(DeadLetter::of_corrupt(range, &failure, origin))
             }
         }
+    }
+}
+
+/// Who finds or creates the topic: the admin client, where it speaks to the cluster that letters are written to; else
+/// whoever writes them, since the topic has to be there.
+fn admin_client(connector: &ConnectorConfig) -> &ClientConfig {
+    let (admin, writer) = (&connector.consumer.admin, &connector.producer.client);
+    let is_of = |servers: &[Address], others: &[Address]| {
+        let mut servers = servers.iter();
+        servers.all(|server| others.contains(server))
+    };
+    let (at, to) = (&admin.bootstrap_servers, &writer.bootstrap_servers);
+    if is_of(at, to) && is_of(to, at) {
+        admin
+    } else {
+        writer
     }
 }
 

@@ -23,6 +23,14 @@ pub(crate) struct DeadLetterConfig {
     pub(crate) producer: ProducerConfig,
 }
 
+impl DeadLetterConfig {
+    fn servers(&self) -> String {
+        let servers = self.producer.client.bootstrap_servers.iter();
+        let servers: Vec<_> = servers.map(ToString::to_string).collect();
+        servers.join(",")
+    }
+}
+
 /// Why dead letters can't be written at all.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenError {
@@ -34,18 +42,28 @@ pub(crate) enum OpenError {
     IsSource { topic: String },
     /// It couldn't be found or created.
     #[error(
-        "dead-letter topic `{topic}` can't be created with {partitions} partitions and \
-         errors.deadletterqueue.topic.replication.factor={replication_factor}: {source}"
+        "errors.deadletterqueue.topic.name={topic}: there is no such topic at {bootstrap_servers}, and it can't be created \
+         with {partitions} partitions and errors.deadletterqueue.topic.replication.factor={replication_factor}: {source}; \
+         create it there, or allow CREATE on it"
     )]
     NotCreated {
         topic: String,
+        bootstrap_servers: String,
         partitions: i32,
         replication_factor: i16,
         source: AdminError,
     },
     /// The cluster couldn't be asked for it.
-    #[error("dead-letter topic `{topic}` can't be looked up: {source}")]
-    NotFound { topic: String, source: AdminError },
+    #[error(
+        "errors.deadletterqueue.topic.name={topic} can't be looked up at {bootstrap_servers}, where dead letters are written: \
+         {source}; that cluster is the worker's bootstrap.servers unless producer.bootstrap.servers (worker) or \
+         producer.override.bootstrap.servers (connector) name another"
+    )]
+    NotFound {
+        topic: String,
+        bootstrap_servers: String,
+        source: AdminError,
+    },
 }
 
 /// Why one letter wasn't confirmed.
@@ -116,6 +134,7 @@ impl DeadLetterQueue {
         let found = admin.find_topic(topic).await;
         let found = found.map_err(|source| OpenError::NotFound {
             topic: topic.clone(),
+            bootstrap_servers: config.servers(),
             source,
         })?;
         if found.is_none() {
@@ -248,6 +267,7 @@ async fn create(admin: &Admin, config: &DeadLetterConfig) -> Result<(), OpenErro
     }
     created.map_err(|source| OpenError::NotCreated {
         topic: topic.clone(),
+        bootstrap_servers: config.servers(),
         partitions: *partitions,
         replication_factor,
         source,

@@ -139,6 +139,8 @@ counters! {
     named_as_lost = "sink-record-lost-total",
     /// Of those, records that were rejected without a dead letter, as it is configured.
     rejected_unkept = "sink-record-reject-unkept-total",
+    /// Of those, records that were rejected for the broker to write their dead letters.
+    left_to_broker = "sink-record-reject-left-total",
 }
 
 /// A number that one task writes and others read.

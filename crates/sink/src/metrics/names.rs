@@ -84,6 +84,7 @@ numbers! {
     counter duplicate_expected_total: "records written whose lock was lost before they could be accepted" = t.counters.duplicates_expected as f64;
     counter perhaps_written_total: "records given back that a put may have written: it was cut off, or panicked, or did not know" = t.counters.perhaps_written as f64;
     counter records_lost_total: "records named as lost, in the log and in share.loss.file" = t.counters.named_as_lost as f64;
+    counter rejected_left_to_broker_total: "of those, records rejected for the broker to write their dead letters, which nobody confirms (share.dead.letter=broker)" = t.counters.left_to_broker as f64;
     counter rejected_unkept_total: "of those, records rejected without a dead letter (errors.tolerance=all without a dead-letter topic)" = t.counters.rejected_unkept as f64;
     gauge breaker_open: "1 while the target is known to be down and nothing new is acquired" = t.metrics.breaker_open as f64;
     gauge put_stalled_seconds: "for how long the put under way has given no outcome, once that is a quarter of share.put.stall.ms" = t.metrics.put_stalled_ms as f64 / 1e3;

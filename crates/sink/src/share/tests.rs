@@ -303,14 +303,3 @@ async fn a_put_that_blocks_its_thread_for_ever_fails_its_task_and_lets_its_locks
     });
     assert_eq!(stuck.shared.state(), TaskState::Failed);
 }
-
-#[test]
-fn ranges_are_listed_without_end_only_in_number() {
-    assert_eq!(
-        list(&[(0, 4), (5, 5), (9, i64::MAX)]),
-        format!("0-5, 9-{}", i64::MAX)
-    );
-    let many: Vec<_> = (0..100).map(|n| (3 * n, 3 * n)).collect();
-    let text = list(&many);
-    assert!(text.ends_with("57-57 and 80 ranges more"), "{text}");
-}

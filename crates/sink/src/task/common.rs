@@ -42,6 +42,8 @@ pub(super) struct State {
     outages: (u64, Duration),
     /// Number of the last probe.
     last_probe: u64,
+    /// Whether a failure of the task has been told.
+    failure_is_told: bool,
 }
 
 /// What one lane adds.
@@ -82,6 +84,7 @@ impl Common {
                 lanes: vec![LaneState::default(); lanes],
                 outages: (0, Duration::ZERO),
                 last_probe: 0,
+                failure_is_told: false,
             }),
             failing: Notify::new(),
         }
@@ -95,6 +98,12 @@ impl Common {
     /// A lane can't go on.
     pub(super) fn fail(&self) {
         self.failing.notify_one();
+    }
+
+    /// Whether this is the first failure of the task: lanes often fail together, for the same reason, and what fails
+    /// behind the first is rarely of use.
+    pub(super) fn tells_failure(&self) -> bool {
+        !std::mem::replace(&mut self.lock().failure_is_told, true)
     }
 
     /// Waits until a lane can't go on. Cancel-safe.

@@ -155,7 +155,7 @@ impl<S: RecordSource> ShareSinkTask<S> {
                 if named {
                     self.given_up(&records, failure.as_ref());
                     self.name(&records, &format!("{}: {why}", self.rejected()));
-                    self.count_unkept(records.len() as u64);
+                    self.count_rejected(records.len() as u64);
                 }
                 self.shared.metrics.records_skipped.add(records.len());
                 flight.settle(run.indexes, Settle::Reject);
@@ -430,7 +430,7 @@ impl<S: RecordSource> ShareSinkTask<S> {
                 Decision::Reject { named } => {
                     if named {
                         let named = self.name_corrupt(&held.range, self.rejected());
-                        self.count_unkept(named);
+                        self.count_rejected(named);
                     }
                     held.corrupt.settle(Settle::Reject);
                 }
@@ -522,10 +522,12 @@ impl<S: RecordSource> ShareSinkTask<S> {
         }
     }
 
-    /// Counts what is rejected and kept nowhere.
-    fn count_unkept(&self, records: u64) {
-        if self.settings.failures.set_aside != SetAside::Broker {
-            self.shared.metrics.rejected_unkept.add_wide(records);
+    /// Counts what is rejected without a letter of ours.
+    fn count_rejected(&self, records: u64) {
+        let metrics = &self.shared.metrics;
+        match self.settings.failures.set_aside {
+            SetAside::Broker => metrics.left_to_broker.add_wide(records),
+            _ => metrics.rejected_unkept.add_wide(records),
         }
     }
 

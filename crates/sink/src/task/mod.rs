@@ -162,6 +162,7 @@ impl<S: RecordSource> ShareSinkTask<S> {
             shared: Arc::clone(&shared),
             renewals: source.renewal_stop(),
             stall: settings.failures.put_stall,
+            common: Arc::clone(&common),
         });
         Self {
             source,
@@ -203,11 +204,12 @@ impl<S: RecordSource> ShareSinkTask<S> {
         let result = self.work().await;
         if let Err(failure) = &result {
             self.common.fail();
-            tracing::error!(
-                task = self.settings.name,
-                error = failure.text,
-                "The task failed; what it holds is released."
-            );
+            let (task, error) = (&self.settings.name, &failure.text);
+            if self.common.tells_failure() {
+                tracing::error!(task, error, "The task failed; what it holds is released.");
+            } else {
+                tracing::debug!(task, error, "A lane of the failed task ended.");
+            }
         }
         let (deadline, budget) = match *self.control.borrow() {
             Control::Stop { deadline, budget } => (deadline, budget),
@@ -222,7 +224,9 @@ impl<S: RecordSource> ShareSinkTask<S> {
         let failure = match (result, left) {
             (Err(failure), _) => Some(failure.text),
             (Ok(()), Err(error)) => {
-                tracing::error!(task = self.settings.name, %error, "Leaving the group failed.");
+                if self.common.tells_failure() {
+                    tracing::error!(task = self.settings.name, %error, "Leaving the group failed.");
+                }
                 Some(error.to_string())
             }
             (Ok(()), Ok(())) => None,

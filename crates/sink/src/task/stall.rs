@@ -12,6 +12,7 @@ use sharegroup_wire::duration::show;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
+use super::common::Common;
 use crate::outcome::Progress;
 use crate::source::RenewalStop;
 use crate::status::TaskShared;
@@ -31,6 +32,7 @@ pub(super) struct Watched {
     pub(super) renewals: RenewalStop,
     /// `share.put.stall.ms`.
     pub(super) stall: Duration,
+    pub(super) common: Arc<Common>,
 }
 
 /// The put that is under way.
@@ -152,11 +154,13 @@ impl Watched {
             put.what,
             show(self.stall)
         );
-        tracing::error!(
-            task = self.task,
-            error = text,
-            "The task failed; its locks run out."
-        );
+        if self.common.tells_failure() {
+            tracing::error!(
+                task = self.task,
+                error = text,
+                "The task failed; its locks run out."
+            );
+        }
         (self.renewals)();
         self.shared.fail(text.clone());
         text

@@ -12,7 +12,7 @@ use std::time::Duration;
 use sharegroup_consumer::admin::Admin;
 use sharegroup_consumer::client::ClientConfig;
 use sharegroup_consumer::producer::{Producer, ProducerConfig, ProducerRecord};
-use sharegroup_sink::config::{KeyDef, Properties, load_properties};
+use sharegroup_sink::config::{KeyDef, Loaded, Properties, load_properties};
 use sharegroup_sink::data::Value;
 use sharegroup_sink::worker::{TaskCounters, Worker, WorkerOptions};
 use sharegroup_sink::{
@@ -206,6 +206,19 @@ pub(crate) fn start_with(
     loss_file: &Path,
     settings: &[(&str, &str)],
 ) -> Worker {
+    let loaded = load_with(servers, name, tasks, target, loss_file, settings);
+    Worker::start(&loaded.worker, loaded.connectors, &WorkerOptions::default())
+}
+
+/// What such a worker is started with.
+pub(crate) fn load_with(
+    servers: &str,
+    name: &str,
+    tasks: usize,
+    target: &Target,
+    loss_file: &Path,
+    settings: &[(&str, &str)],
+) -> Loaded {
     let mut worker = Properties::new("worker.properties");
     worker.set("bootstrap.servers", servers);
     worker.set("consumer.group.protocol", "share");
@@ -225,8 +238,7 @@ pub(crate) fn start_with(
         sink.set(key, value);
     }
     let registry = Registry::new().with(target.clone());
-    let loaded = load_properties(worker, vec![sink], false, &registry).unwrap();
-    Worker::start(&loaded.worker, loaded.connectors, &WorkerOptions::default())
+    load_properties(worker, vec![sink], false, &registry).unwrap()
 }
 
 /// A topic with so many records, and a group of its name with a short lock.

@@ -51,11 +51,13 @@ const COMMON: [Known; 6] = [
     acts(
         "config.action.reload",
         ValueKind::OneOf(&["none", "restart"]),
-        "whether the connector restarts when a value that a provider gave changes",
+        "whether the connector restarts by itself when a value that a provider gave changes",
     )
     .or("restart")
     .low()
-    .but(Effect::Later("providers are asked at the start and at SIGHUP only")),
+    .but(Effect::Later(
+        "providers are asked at the start and at SIGHUP alone, which starts anew every connector with a changed value, whatever stands here",
+    )),
 ];
 
 const CONVERTER: [Known; 6] = [

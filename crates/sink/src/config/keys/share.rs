@@ -110,7 +110,7 @@ const FAILING: [Known; 7] = [
     acts(
         "share.dead.letter",
         ValueKind::OneOf(&["worker", "broker"]),
-        "who writes dead letters: worker = this runtime, confirmed before the record is settled; broker = the broker, to share.dead.letter.net.topic, whose writes nobody confirms: what is rejected is named as if it were lost",
+        "who writes dead letters: worker = this runtime, confirmed before the record is settled; broker = the broker, to share.dead.letter.net.topic, whose writes nobody confirms: what is rejected is named in the log and in share.loss.file, and counts as set aside",
     )
     .or("worker"),
     acts(

@@ -151,7 +151,7 @@ mod with_tls {
             ),
             (
                 "security.protocol=SASL_SSL\nsasl.mechanism=GSSAPI\n",
-                "worker.properties:3: sasl.mechanism=GSSAPI: sasl.mechanism is `GSSAPI`, but must be PLAIN",
+                "worker.properties:3: sasl.mechanism=GSSAPI: is `GSSAPI`, but must be PLAIN",
             ),
             (
                 "consumer.security.protocol=SSL\nconsumer.ssl.truststore.location=/no/such\n",

@@ -305,6 +305,56 @@ fn documented_defaults_of_clients_are_those_of_the_clients() {
 }
 
 #[test]
+fn what_is_wrong_with_a_value_is_said_once_and_of_every_line() {
+    let load = |worker: &str, connector: &str| {
+        let mut problems = Vec::new();
+        let mut read = |file: &str, text: &str| {
+            let read = Properties::parse(Path::new(file), text, &mut problems);
+            read.map_err(|problem| problem.to_string())
+        };
+        let (worker, connector) = (read("w", worker).unwrap(), read("c", connector));
+        let said: Vec<_> = match connector {
+            Ok(connector) => {
+                let registry = Registry::new().with(TestSink);
+                errors(load_properties(worker, vec![connector], false, &registry))
+            }
+            Err(last) => texts(&problems).into_iter().chain([last]).collect(),
+        };
+        said.join("\n")
+    };
+    let connector = format!("{CONNECTOR}{SHARE}");
+    for (worker, more, said) in [
+        (
+            "bootstrap.servers=\n",
+            "",
+            "w:1: bootstrap.servers=: must not be empty",
+        ),
+        (
+            "bootstrap.servers=a:b\n",
+            "",
+            "w:1: bootstrap.servers=a:b: is not a list of servers: `a:b` has the port `b`, which is not a number from 1 to 65535; write host:port, several separated by commas",
+        ),
+        (WORKER, "target=\n", "c:6: target=: must not be empty"),
+        (
+            WORKER,
+            "connector.class=\n",
+            "c:6: connector.class=: must not be empty",
+        ),
+        (
+            WORKER,
+            "x=\\u1\ny=\\u2\n",
+            "c:6: has \\u1, which is not \\u and four hex digits\nc:7: has \\u2, which is not \\u and four hex digits",
+        ),
+    ] {
+        assert_eq!(load(worker, &format!("{connector}{more}")), said);
+    }
+    assert_eq!(
+        load(WORKER, r#"{"a": [1], "b": {}, "c": 1}"#),
+        r#"c: has a list or an object as the value of "a", "b""#
+    );
+}
+
+#[test]
 fn every_file_is_looked_at_though_one_can_not_be_read() {
     let folder = std::env::temp_dir().join(format!("sink-unreadable-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();

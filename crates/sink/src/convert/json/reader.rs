@@ -70,6 +70,10 @@ impl Number<'_> {
         Digits::parse(self.text).ok_or_else(|| ConvertError::loss("number out of range"))
     }
 
+    pub(super) fn is_negative(self) -> bool {
+        self.text.starts_with('-')
+    }
+
     /// The nearest float, if it is neither zero nor infinite: then nothing needs a closer look.
     pub(super) fn plain_float<F: FromStr + Into<f64> + Copy>(self) -> Option<F> {
         let float: F = self.text.parse().ok()?;

@@ -162,3 +162,29 @@ fn fields_without_end_are_read_in_time() {
         Value::Struct(_)
     ));
 }
+
+/// Java's reader has no -0.0, its writer has one.
+#[test]
+fn the_sign_of_zero_is_kept_unless_java_is_followed() {
+    let strict = converter(&[("schemas.enable", "false")]);
+    let lenient = converter(&[("schemas.enable", "false"), ("json.lenient", "true")]);
+    for text in ["-0.0", "-0e7", "-0.000"] {
+        let data = read(&strict, text).unwrap();
+        let written = strict.from_connect("t", &data).unwrap();
+        assert_eq!(written, Some(Bytes::from("-0.0")), "{text}");
+        let data = read(&lenient, text).unwrap();
+        let written = lenient.from_connect("t", &data).unwrap();
+        assert_eq!(written, Some(Bytes::from("0.0")), "{text}");
+    }
+    let typed = converter(&[]);
+    for kind in ["float", "double"] {
+        let text = format!(r#"{{"schema":{{"type":"{kind}"}},"payload":-0.0}}"#);
+        let data = read(&typed, &text).unwrap();
+        let is_negative = match data.value {
+            Value::Float32(value) => value.is_sign_negative(),
+            Value::Float64(value) => value.is_sign_negative(),
+            other => panic!("{other:?}"),
+        };
+        assert!(is_negative, "{kind}");
+    }
+}

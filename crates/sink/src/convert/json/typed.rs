@@ -6,7 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::convert::{ConvertError, base64};
-use crate::data::{DataError, Decimal, MILLIS_PER_DAY, Map, Schema, Struct, Type, Value, logical};
+use crate::data::{
+    DataError, Decimal, Digits, MILLIS_PER_DAY, Map, Schema, Struct, Type, Value, logical,
+};
 
 use super::reader::{Member, Node, Number};
 use super::schema::replacement;
@@ -189,6 +191,9 @@ impl Reading {
             return Ok(value);
         }
         let digits = number.digits()?;
+        if self.is_negative_zero(number, &digits) {
+            return Ok(-0.0);
+        }
         let value = digits.to_f32();
         let is_lost = value.is_infinite() || value == 0.0 && !digits.is_zero();
         self.unless_lost(is_lost, value, Type::Float32)
@@ -199,9 +204,17 @@ impl Reading {
             return Ok(value);
         }
         let digits = number.digits()?;
+        if self.is_negative_zero(number, &digits) {
+            return Ok(-0.0);
+        }
         let value = digits.to_f64();
         let is_lost = value.is_infinite() || value == 0.0 && !digits.is_zero();
         self.unless_lost(is_lost, value, Type::Float64)
+    }
+
+    /// Java reads by way of BigDecimal, whose zero has no sign.
+    fn is_negative_zero(self, number: Number<'_>, digits: &Digits) -> bool {
+        !self.is_lenient && digits.is_zero() && number.is_negative()
     }
 
     fn unless_lost<T>(self, is_lost: bool, value: T, type_of: Type) -> Result<T, ConvertError> {

@@ -1,7 +1,10 @@
 //! Tasks with several lanes.
 
 use super::*;
+use tracing::Level;
+
 use crate::policy::{SetAside, Tolerance};
+use crate::testing::Lines;
 
 /// A sink that takes so long for each record.
 fn per_record(time: Duration, offsets: std::ops::Range<i64>) -> SinkScript {
@@ -105,6 +108,45 @@ async fn a_lane_that_fails_ends_the_task_and_others_end_what_they_are_at() {
     assert_eq!(sorted(broker.accepted()), [10, 11]);
     assert_eq!(sorted(broker.released()), [0, 1, 20, 21]);
     assert_eq!(sorted(sink.put_offsets().concat()), [0, 1, 10, 11]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lanes_that_fail_together_are_one_failure_in_the_log() {
+    let lines = Lines::of(Level::ERROR);
+    let _kept = lines.keep();
+    let broker = Broker::default();
+    for first in [0, 10, 20] {
+        broker.deliver(first..first + 2, 1);
+    }
+    let running = start(
+        3,
+        &broker,
+        SinkScript::default().poisoned(0..30, Step::Broken),
+    );
+    running.ended().await;
+    let lines = lines.all();
+    assert_eq!(lines.len(), 1, "{lines:#?}");
+    assert!(lines[0].contains("The task failed"), "{lines:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stall_is_one_failure_in_the_log_whatever_ends_behind_it() {
+    for lanes in [1, 3] {
+        let lines = Lines::of(Level::ERROR);
+        let _kept = lines.keep();
+        let broker = Broker::default();
+        let stuck = broker.deliver(0..1, 1);
+        let sink = SinkScript::default().poisoned([0], Step::Hangs);
+        let running = Running::start_lanes(lanes, &broker, sink, None, |settings| {
+            settings.failures.put_stall = 20 * S;
+        });
+        sleep(30 * S).await;
+        stuck.lose();
+        running.ended().await;
+        let lines = lines.all();
+        let failures = lines.iter().filter(|line| line.contains("The task failed"));
+        assert_eq!(failures.count(), 1, "{lanes}: {lines:#?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,11 +2,10 @@
 //! harms no other record.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
 use std::sync::Mutex;
 
 use bytes::Bytes;
-use tracing::field::{Field, Visit};
+use tracing::Level;
 
 use super::*;
 use crate::convert::{
@@ -17,6 +16,7 @@ use crate::data::Value;
 use crate::policy::{SetAside, StageRetries, Tolerance};
 use crate::record::OwnedRecord;
 use crate::task::ErrorLog;
+use crate::testing::Lines;
 
 fn converters(value: &str, settings: &[(&str, &str)]) -> Converters {
     let none = ConverterSettings::new();
@@ -563,41 +563,10 @@ async fn bytes_that_nobody_looks_into_reach_the_sink_without_a_copy() {
     assert_eq!(passed.as_ptr(), value.as_ptr());
 }
 
-/// Keeps what is logged as errors.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<String>>>);
-
-impl tracing::Subscriber for Lines {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        *metadata.level() == tracing::Level::ERROR
-    }
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-    fn event(&self, event: &tracing::Event<'_>) {
-        let mut line = Line(String::new());
-        event.record(&mut line);
-        self.0.lock().unwrap().push(line.0);
-    }
-    fn enter(&self, _: &tracing::span::Id) {}
-    fn exit(&self, _: &tracing::span::Id) {}
-}
-
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        use fmt::Write as _;
-        write!(self.0, "{}={value:?} ", field.name()).unwrap();
-    }
-}
-
 /// The lines of records that failed, in a task with that log.
 async fn logged(log: ErrorLog) -> Vec<String> {
-    let lines = Lines::default();
-    let _guard = tracing::subscriber::set_default(lines.clone());
+    let lines = Lines::of(Level::ERROR);
+    let _guard = lines.keep();
     let broker = Broker::default();
     let letters = LetterBox::beside(&broker);
     broker.deliver_values(["1", "{secret", "3"]);
@@ -611,7 +580,7 @@ async fn logged(log: ErrorLog) -> Vec<String> {
     sleep(S).await;
     let (_, _, status) = running.stop().await;
     assert_eq!(letters.offsets().len(), 2);
-    let lines = lines.0.lock().unwrap().clone();
+    let lines = lines.all();
     assert!(
         !lines.iter().any(|line| line.contains("secret")),
         "{lines:?}"
