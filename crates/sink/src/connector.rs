@@ -199,6 +199,14 @@ impl TaskContext {
         ErrantRecords(Arc::clone(&self.wishes))
     }
 
+    /// Takes what was reported through [`TaskContext::errant_records`]: offsets and reasons. For tests of
+    /// sinks; in a worker the runtime takes it.
+    #[must_use]
+    pub fn take_reported(&self) -> Vec<(i64, String)> {
+        let errant = self.wishes.take_errant().into_iter();
+        errant.map(|errant| (errant.offset, errant.error)).collect()
+    }
+
     /// Asks for the acknowledgement of everything written so far: it is sent and its answer awaited
     /// after the call that is under way, or at once where there is none.
     pub fn request_commit(&self) {
