@@ -1,6 +1,10 @@
 //! The sink `file` and the promises of every sink.
 #![cfg(feature = "file")]
-#![allow(missing_docs, clippy::unwrap_used, reason = "a test stops at the first failure")]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    reason = "a test stops at the first failure"
+)]
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -179,8 +179,9 @@ impl<'a, T: Target> Scene<'a, T> {
                 Instant::now() < give_up_at,
                 "every record is settled",
                 || {
-                    let records = unsettled.map_or("no".to_owned(), |count| count.to_string());
-                    format!("{records} records are not settled in time. {}", status())
+                    let left = unsettled.map(|count| format!("{count} are not, in time"));
+                    let left = left.unwrap_or("the group has not begun, in time".to_owned());
+                    format!("{left}. {}", status())
                 },
             )?;
             sleep(LOOK_AGAIN).await;
@@ -293,7 +294,10 @@ pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
-        text = format!("{text}: {cause}");
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
         next = cause.source();
     }
     text

@@ -118,7 +118,11 @@ impl<T: Target> SinkSuite<T> {
         if let Some(servers) = &self.servers {
             return Ok((servers.clone(), None));
         }
-        let broker = Broker::builder().start().await.map_err(cluster)?;
+        let mut broker = Broker::builder();
+        for (key, value) in SHORT_SESSIONS {
+            broker = broker.set(key, value);
+        }
+        let broker = broker.start().await.map_err(cluster)?;
         Ok((broker.bootstrap_servers().to_owned(), Some(broker)))
     }
 
@@ -277,4 +281,11 @@ impl Check {
     }
 }
 
+/// So that a worker that was killed is missed soon.
+const SHORT_SESSIONS: [(&str, &str); 4] = [
+    ("group.share.min.session.timeout.ms", "1000"),
+    ("group.share.session.timeout.ms", "6000"),
+    ("group.share.min.heartbeat.interval.ms", "500"),
+    ("group.share.heartbeat.interval.ms", "1000"),
+];
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -199,7 +199,8 @@ pub(super) async fn wrong_credentials<T: Target>(scene: &mut Scene<'_, T>) -> Ch
 pub(super) async fn shutdown_in_put<T: Target>(scene: &mut Scene<'_, T>) -> Checked {
     const BUDGET: Duration = Duration::from_millis(500);
     create_topics(scene).await?;
-    let written = recipes(0..40);
+    // Enough for one put after the other.
+    let written = recipes(0..200);
     scene.produce_good(&written).await?;
     scene.target.trouble(Trouble::Slow).await?;
     let running = start_tolerant(scene, &[])?;
