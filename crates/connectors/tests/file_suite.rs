@@ -8,7 +8,9 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sharegroup_connectors::registry;
@@ -24,6 +26,8 @@ struct Files {
     /// Of all folders.
     root: PathBuf,
     folder: PathBuf,
+    /// Whether somebody else appends as well, slowly.
+    is_slow: Arc<AtomicBool>,
 }
 
 impl Files {
@@ -32,11 +36,32 @@ impl Files {
         Self {
             folder: root.clone(),
             root,
+            is_slow: Arc::default(),
         }
     }
 
     fn file(&self) -> PathBuf {
         self.folder.join("out")
+    }
+
+    /// Somebody else holds the file's lock nearly all the time.
+    fn hold_lock(&mut self) -> Result<(), TargetError> {
+        let path = self.file();
+        let file = File::options().append(true).create(true).open(path)?;
+        file.lock()?;
+        self.is_slow = Arc::new(AtomicBool::new(true));
+        let is_slow = Arc::clone(&self.is_slow);
+        std::thread::spawn(move || {
+            while is_slow.load(Ordering::SeqCst) {
+                std::thread::sleep(SLOW);
+                file.unlock()?;
+                // Whoever waits is next.
+                std::thread::sleep(SLOW / 40);
+                file.lock()?;
+            }
+            file.unlock()
+        });
+        Ok(())
     }
 
     /// Where the folder is while nobody can reach it.
@@ -55,6 +80,7 @@ impl Target for Files {
     }
 
     async fn start(&mut self, topic: &str) -> Result<(), TargetError> {
+        self.mend().await?;
         self.folder = self.root.join(topic);
         Ok(fs::create_dir_all(&self.folder)?)
     }
@@ -92,7 +118,7 @@ impl Target for Files {
     async fn trouble(&mut self, trouble: Trouble) -> Result<(), TargetError> {
         match trouble {
             Trouble::Down => Ok(fs::rename(&self.folder, self.gone())?),
-            Trouble::Slow => hold_lock(&self.file()),
+            Trouble::Slow => self.hold_lock(),
             // As logrotate does it.
             Trouble::Restarted => Ok(fs::rename(self.file(), self.folder.join("out.1"))?),
             Trouble::Full => Err(TargetError::cant_play(
@@ -103,6 +129,7 @@ impl Target for Files {
     }
 
     async fn mend(&mut self) -> Result<(), TargetError> {
+        self.is_slow.store(false, Ordering::SeqCst);
         if self.gone().exists() {
             fs::rename(self.gone(), &self.folder)?;
         }
@@ -112,17 +139,6 @@ impl Target for Files {
     async fn stop(&mut self) {
         drop(fs::remove_dir_all(&self.root));
     }
-}
-
-/// Somebody else appends for a while.
-fn hold_lock(path: &Path) -> Result<(), TargetError> {
-    let file = File::options().append(true).create(true).open(path)?;
-    file.lock()?;
-    std::thread::spawn(move || {
-        std::thread::sleep(SLOW);
-        file.unlock()
-    });
-    Ok(())
 }
 
 const SKIPPED: [&str; 9] = [

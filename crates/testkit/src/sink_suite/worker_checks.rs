@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use sharegroup_sink::OwnedRecord;
 use sharegroup_sink::worker::{TaskState, WorkerStatus};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::report::{Checked, Ended, ensure};
 use super::scene::{Running, Scene, recipes};
-use super::target::{Recipe, Target, Trouble};
+use super::target::{Recipe, SLOW, Target, Trouble};
 
 /// A run whose metrics tell of every record.
 pub(super) async fn metrics<T: Target>(scene: &mut Scene<'_, T>) -> Checked {
@@ -131,13 +131,15 @@ pub(super) async fn trouble_in_the_middle<T: Target>(
     all_written(scene, running, &written, trouble).await
 }
 
-/// Waits until the worker has met the trouble. What takes longer to be met, or isn't met at all, is as good.
+/// Waits until the worker has met the trouble, and then some: a put that fails for good is repeated in ever smaller
+/// parts before a record is given up. What takes longer to be met, or isn't met at all, is as good.
 async fn until_it_shows(running: &Running<'_>) {
     let shows = |status: &WorkerStatus| {
         let failed = status.count(TaskState::Failed) > 0;
         failed || status.totals().put_failures > 0 || status.tasks().any(|task| task.restarts > 0)
     };
     drop(timeout(TROUBLE_TIME, running.until("it meets the trouble", shows)).await);
+    sleep(TROUBLE_TIME / 2).await;
 }
 
 async fn all_written<T: Target>(
@@ -197,32 +199,52 @@ pub(super) async fn wrong_credentials<T: Target>(scene: &mut Scene<'_, T>) -> Ch
 
 /// A worker that must stop while a put waits for its target.
 pub(super) async fn shutdown_in_put<T: Target>(scene: &mut Scene<'_, T>) -> Checked {
-    const BUDGET: Duration = Duration::from_millis(500);
     create_topics(scene).await?;
     // Enough for one put after the other.
     let written = recipes(0..200);
     scene.produce_good(&written).await?;
     scene.target.trouble(Trouble::Slow).await?;
+    let mut was_in_put = false;
+    for wait in [1, 3, 10, 30] {
+        if was_in_put {
+            break;
+        }
+        let running = start_tolerant(scene, &[])?;
+        was_in_put = stopped_in_put(&running, Duration::from_secs(wait)).await?;
+    }
+    ensure(was_in_put, "records are put", || {
+        "no worker got so far".to_owned()
+    })?;
+    scene.target.mend().await?;
     let running = start_tolerant(scene, &[])?;
-    let in_put = |status: &WorkerStatus| status.totals().read > 0;
-    running.until("records are put", in_put).await?;
+    all_written(scene, running, &written, Trouble::Slow).await
+}
+
+/// Stops a worker once it puts records, or after a while: a put that blocks its thread is not told of before its end.
+/// Whether there was a put.
+async fn stopped_in_put(running: &Running<'_>, wait: Duration) -> Checked<bool> {
+    let budget = SLOW / 4;
+    let runs = |status: &WorkerStatus| status.count(TaskState::Running) == 1;
+    running.until("the task runs", runs).await?;
+    let in_put = |status: &WorkerStatus| {
+        let totals = status.totals();
+        totals.read > totals.written
+    };
+    let put = timeout(wait, running.until("records are put", in_put)).await;
     let began = Instant::now();
-    let report = running.worker.stop(BUDGET).await;
+    let report = running.worker.stop(budget).await;
     let took = began.elapsed();
     running.listen();
     let promised = "a worker stops within its budget, also in the middle of a put";
     ensure(
-        report.late.is_empty() && took < 4 * BUDGET,
+        report.late.is_empty() && took < 4 * budget,
         promised,
         || {
             let late = report.late.join(", ");
-            format!("with a budget of {BUDGET:?} it took {took:?}; late tasks: {late:?}")
+            format!("with a budget of {budget:?} it took {took:?}; tasks still at work: {late}")
         },
     )?;
-    drop(running);
-    scene.target.mend().await?;
-    let running = start_tolerant(scene, &[])?;
-    all_written(scene, running, &written, Trouble::Slow).await
+    Ok(matches!(put, Ok(Ok(()))))
 }
 
 /// No secret is in anything that was said so far, in a run, or in a start with wrong credentials.
