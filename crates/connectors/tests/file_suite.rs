@@ -171,7 +171,11 @@ async fn file_keeps_the_promises_of_a_sink() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn file_keeps_the_promises_of_a_sink_on_a_real_broker() {
-    let start = || Kafka::builder().start_or_skip();
+    // So that the worker that is killed is missed soon.
+    let builder = Kafka::builder()
+        .set("group.share.session.timeout.ms", "6000")
+        .set("group.share.heartbeat.interval.ms", "1000");
+    let start = || builder.start_or_skip();
     let kafka = tokio::task::spawn_blocking(start).await.unwrap().unwrap();
     let Some(kafka) = kafka else { return };
     let report = SinkSuite::new(Files::new("file-suite-kafka"))

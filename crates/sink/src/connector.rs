@@ -466,6 +466,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_reported_as_errant_can_be_taken_once() {
+        let context = TaskContext::new("out", 0, 1, "g");
+        let topic = Arc::from("orders");
+        context
+            .errant_records()
+            .report_at(&topic, 3, 7, "no such column");
+        assert_eq!(context.take_reported(), [(7, "no such column".to_owned())]);
+        assert!(context.take_reported().is_empty());
+    }
+
+    #[test]
     fn a_class_is_found_by_its_full_simple_and_short_name() {
         let registry = Registry::new().with(Named);
         for class in [

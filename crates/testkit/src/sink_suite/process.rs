@@ -18,7 +18,39 @@ use super::scene::{LOOK_AGAIN, Scene, recipes};
 use super::target::{Recipe, Target};
 
 /// How a worker is started as a process of its own.
-pub struct WorkerCommand(Box<dyn Fn(&Path, &Path) -> io::Result<Command> + Send + Sync>);
+///
+/// Of a program that takes the two files as `sharegroup run` does:
+///
+/// ```
+/// use std::process::Command;
+///
+/// use sharegroup_testkit::sink_suite::WorkerCommand;
+///
+/// let command = WorkerCommand::new(|worker, connector| {
+///     let mut command = Command::new("sharegroup");
+///     command.arg("run").arg(worker).arg(connector);
+///     command
+/// });
+/// ```
+///
+/// Where there is no program with the sink, the test's own does it:
+///
+/// ```
+/// use sharegroup_sink::Registry;
+/// use sharegroup_testkit::sink_suite::{WorkerCommand, run_worker_process};
+///
+/// let command = WorkerCommand::this_program("worker_process");
+///
+/// // #[test]
+/// fn worker_process() {
+///     let registry = Registry::new(); // with the sink
+///     run_worker_process(&registry).unwrap();
+/// }
+/// # worker_process();
+/// ```
+pub struct WorkerCommand(Box<MakeCommand>);
+
+type MakeCommand = dyn Fn(&Path, &Path) -> io::Result<Command> + Send + Sync;
 
 impl fmt::Debug for WorkerCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

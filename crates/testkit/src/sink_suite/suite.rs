@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::heard::Heard;
 use super::process::{ProcessPlan, WorkerCommand, killed_worker, memory_is_bounded};
-use super::report::{Broken, CheckReport, Checked, Ended, Report, Verdict};
+use super::report::{CheckReport, Checked, Ended, Report, Verdict};
 use super::scene::{Scene, cluster};
 use super::target::{Target, Trouble};
 use super::{task_checks as task, worker_checks as worker};
@@ -166,7 +166,7 @@ fn done(name: &'static str, checked: Checked, took: Duration) -> CheckReport {
     let verdict = match checked {
         Ok(()) => Verdict::Kept,
         Err(Ended::Skipped(why)) => Verdict::Skipped(why),
-        Err(Ended::Broken(broken)) => Verdict::Broken(Broken { ..broken }),
+        Err(Ended::Broken(broken)) => Verdict::Broken(broken),
     };
     CheckReport {
         name,
