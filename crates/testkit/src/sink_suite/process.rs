@@ -197,7 +197,7 @@ pub(super) async fn memory_is_bounded<T: Target>(
     let worker = folder.start(scene, plan, "memory.log")?;
     worker.until_settled(scene).await?;
     let before = worker.memory_max()?;
-    for part in rest.chunks(2_000) {
+    for part in rest.chunks(10_000) {
         scene.produce_good(part).await?;
     }
     worker.until_settled(scene).await?;
@@ -390,6 +390,6 @@ const WORKER: &str = "SINK_SUITE_WORKER";
 const CONNECTOR: &str = "SINK_SUITE_CONNECTOR";
 const PARTITIONS: i32 = 4;
 /// In how many parts records are produced.
-const PARTS: u64 = 50;
+const PARTS: u64 = 10;
 /// Bytes of a log that are shown.
 const TAIL: usize = 2_000;
