@@ -199,6 +199,14 @@ impl TaskContext {
         ErrantRecords(Arc::clone(&self.wishes))
     }
 
+    /// Takes what was reported through [`TaskContext::errant_records`]: offsets and reasons. For tests of
+    /// sinks; in a worker the runtime takes it.
+    #[must_use]
+    pub fn take_reported(&self) -> Vec<(i64, String)> {
+        let errant = self.wishes.take_errant().into_iter();
+        errant.map(|errant| (errant.offset, errant.error)).collect()
+    }
+
     /// Asks for the acknowledgement of everything written so far: it is sent and its answer awaited
     /// after the call that is under way, or at once where there is none.
     pub fn request_commit(&self) {
@@ -455,6 +463,17 @@ mod tests {
         ) -> Result<Box<dyn DynSinkTask>, TaskError> {
             Err(TaskError::new("not a real sink"))
         }
+    }
+
+    #[test]
+    fn what_is_reported_as_errant_can_be_taken_once() {
+        let context = TaskContext::new("out", 0, 1, "g");
+        let topic = Arc::from("orders");
+        context
+            .errant_records()
+            .report_at(&topic, 3, 7, "no such column");
+        assert_eq!(context.take_reported(), [(7, "no such column".to_owned())]);
+        assert!(context.take_reported().is_empty());
     }
 
     #[test]
