@@ -11,7 +11,7 @@ use crate::run::{Context, Count};
 const SEEDS_IN_TEST: u64 = 10_000;
 
 /// Seeds of workers that it plays; tasks run in any order, so the same ones are played anew each time.
-const WORKER_SEEDS_IN_TEST: u64 = 2_000;
+const WORKER_SEEDS_IN_TEST: u64 = 10_000;
 
 /// What to play.
 #[derive(Debug, Args)]
