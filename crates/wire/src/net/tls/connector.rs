@@ -206,11 +206,7 @@ pub(in crate::net) fn client_hello(host: &str) -> Option<Vec<u8>> {
     Some(hello)
 }
 
-fn load(
-    options: &TlsOptions,
-    protocols: &[&[u8]],
-    files: Files,
-) -> Result<Loaded, TlsError> {
+fn load(options: &TlsOptions, protocols: &[&[u8]], files: Files) -> Result<Loaded, TlsError> {
     let mut provider = rustls::crypto::ring::default_provider();
     if let Some(names) = &options.cipher_suites {
         let suites = &mut provider.cipher_suites;
