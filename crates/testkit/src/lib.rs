@@ -5,6 +5,8 @@
 //! it. With the feature `net` it is served on in-memory connections to the real driver.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
+#[cfg(feature = "http-server")]
+pub mod http_server;
 #[cfg(feature = "net")]
 pub mod memory;
 pub mod model;

@@ -102,7 +102,7 @@ impl Reply {
 
     /// No answer, until the client gives up.
     #[must_use]
-    pub const fn hang() -> Self {
+    pub fn hang() -> Self {
         Self {
             fault: Some(Fault::Hang),
             ..Self::status(200)
@@ -111,7 +111,7 @@ impl Reply {
 
     /// The end of the connection instead of an answer.
     #[must_use]
-    pub const fn cut() -> Self {
+    pub fn cut() -> Self {
         Self {
             fault: Some(Fault::Cut),
             ..Self::status(200)

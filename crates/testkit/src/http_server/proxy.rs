@@ -1,7 +1,7 @@
 //! A proxy: tunnels (CONNECT), and plain requests that it answers itself.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
@@ -79,9 +79,8 @@ async fn serve(mut stream: TcpStream, site: Site) -> std::io::Result<()> {
         head.push(stream.read_u8().await?);
     }
     let text = String::from_utf8_lossy(&head).into_owned();
-    let mut heads = site.heads.lock().unwrap_or_else(PoisonError::into_inner);
-    heads.push(text.clone());
-    drop(heads);
+    let push = |mut heads: MutexGuard<'_, Vec<String>>| heads.push(text.clone());
+    push(site.heads.lock().unwrap_or_else(PoisonError::into_inner));
     let has_credentials = site.credentials.is_none_or(|wanted| {
         let mut lines = text.lines();
         lines.any(|line| line.eq_ignore_ascii_case(&format!("proxy-authorization: {wanted}")))

@@ -104,6 +104,7 @@ fn response(reply: Reply) -> io::Result<Response<Answer>> {
         size: reply.body.len() as u64,
         rest: Some(reply.body),
         breaks_off: reply.fault == Some(Fault::Truncate),
+        was_flushed: false,
     };
     response.body(answer).map_err(io::Error::other)
 }
@@ -122,6 +123,8 @@ struct Answer {
     size: u64,
     rest: Option<Bytes>,
     breaks_off: bool,
+    /// Whether what was said before it broke off has had time to be sent.
+    was_flushed: bool,
 }
 
 impl Body for Answer {
@@ -130,8 +133,13 @@ impl Body for Answer {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        context: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if self.breaks_off && self.rest.is_none() && !self.was_flushed {
+            self.was_flushed = true;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         Poll::Ready(match self.rest.take() {
             Some(bytes) if self.breaks_off => {
                 let kept = bytes.len().saturating_sub(1);
