@@ -7,6 +7,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::record::SinkBatch;
 
 /// What became of one record.
@@ -40,9 +42,25 @@ pub enum Outcome {
 #[derive(Clone, Debug)]
 pub struct OutcomeSender {
     book: Arc<Mutex<Book>>,
+    cut_off_at: Option<Instant>,
 }
 
 impl OutcomeSender {
+    /// When the `put` is cut off, as far as that is known when it begins: before the end of a lock that can't be
+    /// renewed. What a sink can't finish by then it should not begin; a put that has no more to do until then may
+    /// wait, and the records without an outcome are given back. `None`, as with most groups: locks are renewed.
+    #[must_use]
+    pub const fn cut_off_at(&self) -> Option<Instant> {
+        self.cut_off_at
+    }
+
+    /// The same for a put that is cut off then.
+    #[must_use]
+    pub const fn until(mut self, cut_off_at: Option<Instant>) -> Self {
+        self.cut_off_at = cut_off_at;
+        self
+    }
+
     /// Reports the record at `offset` as [`Outcome::Written`].
     pub fn written(&self, offset: i64) {
         self.report(offset, Outcome::Written);
@@ -117,6 +135,7 @@ impl Outcomes {
     pub fn sender(&self) -> OutcomeSender {
         OutcomeSender {
             book: Arc::clone(&self.book),
+            cut_off_at: None,
         }
     }
 

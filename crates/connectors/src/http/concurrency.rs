@@ -24,6 +24,8 @@ pub(super) struct Concurrency {
     window: Window,
     /// Mean time of an answer in the best window.
     best: Option<Duration>,
+    /// Time of an answer lately; a long one counts at once, and is forgotten by and by.
+    recent: Duration,
     windows: u32,
     /// Windows with fewer requests that are still to come.
     measuring: u32,
@@ -46,6 +48,7 @@ impl Concurrency {
             doubles: true,
             window: Window::default(),
             best: None,
+            recent: Duration::ZERO,
             windows: 0,
             measuring: 0,
         };
@@ -63,9 +66,15 @@ impl Concurrency {
         limit.max(1.0) as usize
     }
 
+    /// How long a request may take, by what they took lately.
+    pub(super) fn takes(&self) -> Duration {
+        self.recent * 2
+    }
+
     /// A request has ended after this time. `pressed`: the target has too much to do. `was_full`: all places were
     /// taken.
     pub(super) fn ended(&mut self, time: Duration, pressed: bool, was_full: bool) {
+        self.recent = self.recent.mul_f64(0.9).max(time);
         let window = &mut self.window;
         window.answers += 1;
         window.was_full |= was_full;
@@ -136,9 +145,10 @@ const WINDOW_MIN: u32 = 4;
 mod tests {
     use super::*;
 
-    /// A target with so many places that answers each request after `service`; what finds no place waits.
+    /// A target with so many places, or any number, that answers each request after `service`; what finds no place
+    /// waits.
     struct Target {
-        places: usize,
+        places: Option<usize>,
         service: Duration,
         /// Of every hundred requests, so many are answered with 503.
         failing: u64,
@@ -147,17 +157,20 @@ mod tests {
     /// Sends so many requests one after the other as the number allows, in virtual time. The answer: how long
     /// that took.
     fn run(target: &Target, concurrency: &mut Concurrency, requests: u64) -> Duration {
-        let mut places = vec![Duration::ZERO; target.places];
+        let mut places = vec![Duration::ZERO; target.places.unwrap_or_default()];
         let mut on_their_way: Vec<(Duration, Duration, bool)> = Vec::new();
         let (mut now, mut sent) = (Duration::ZERO, 0);
         loop {
             while sent < requests && on_their_way.len() < concurrency.limit() {
-                let place = places.iter_mut().min().unwrap();
-                *place = (*place).max(now) + target.service;
+                let mut at = now + target.service;
+                if let Some(place) = places.iter_mut().min() {
+                    *place = (*place).max(now) + target.service;
+                    at = *place;
+                }
                 // Spread without chance.
                 let fails = sent.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 & 0xff_ffff;
                 let fails = fails % 100 < target.failing;
-                on_their_way.push((*place, now, fails));
+                on_their_way.push((at, now, fails));
                 sent += 1;
             }
             let was_full = on_their_way.len() >= concurrency.limit();
@@ -169,7 +182,7 @@ mod tests {
         }
     }
 
-    fn target(places: usize) -> Target {
+    fn target(places: Option<usize>) -> Target {
         Target {
             places,
             service: Duration::from_millis(50),
@@ -180,14 +193,14 @@ mod tests {
     #[test]
     fn a_target_with_room_is_given_all_that_is_allowed() {
         let mut concurrency = Concurrency::new(16, 256);
-        run(&target(10_000), &mut concurrency, 2_000);
+        run(&target(None), &mut concurrency, 2_000);
         assert_eq!(concurrency.limit(), 256);
     }
 
     #[test]
     fn sixty_four_at_a_time_are_fifty_times_as_fast_as_one_after_the_other() {
-        let one = run(&target(10_000), &mut Concurrency::new(1, 1), 2_000);
-        let many = run(&target(10_000), &mut Concurrency::new(16, 64), 2_000);
+        let one = run(&target(None), &mut Concurrency::new(1, 1), 2_000);
+        let many = run(&target(None), &mut Concurrency::new(16, 64), 2_000);
         let times = one.as_secs_f64() / many.as_secs_f64();
         assert!(times > 50.0, "{times}");
     }
@@ -197,10 +210,10 @@ mod tests {
         let mut concurrency = Concurrency::new(16, 256);
         for round in 0..20 {
             let requests = 2_000;
-            let took = run(&target(32), &mut concurrency, requests);
+            let took = run(&target(Some(32)), &mut concurrency, requests);
             let limit = concurrency.limit.round();
             assert!((20.0..=80.0).contains(&limit), "{round}: {limit}");
-            let least = target(32).service.as_secs_f64() * requests as f64 / 32.0;
+            let least = target(Some(32)).service.as_secs_f64() * requests as f64 / 32.0;
             assert!(
                 took.as_secs_f64() < 1.25 * least,
                 "{round}: {took:?}, {least}"
@@ -209,11 +222,20 @@ mod tests {
     }
 
     #[test]
+    fn how_long_a_request_may_take_follows_the_longest_of_late() {
+        let mut concurrency = Concurrency::new(16, 16);
+        for millis in [10, 100, 10] {
+            concurrency.ended(Duration::from_millis(millis), false, false);
+        }
+        assert_eq!(concurrency.takes(), Duration::from_millis(180));
+    }
+
+    #[test]
     fn a_few_failures_among_many_do_not_slow_it_down() {
         let mut concurrency = Concurrency::new(64, 64);
         let target = Target {
             failing: 5,
-            ..target(10_000)
+            ..target(None)
         };
         let took = run(&target, &mut concurrency, 20_000);
         let least = 0.05 * 20_000.0 / 64.0;
@@ -226,21 +248,21 @@ mod tests {
         let mut concurrency = Concurrency::new(16, 64);
         let failing = Target {
             failing: 100,
-            ..target(10_000)
+            ..target(None)
         };
         run(&failing, &mut concurrency, 500);
         assert_eq!(concurrency.limit(), 1);
-        run(&target(10_000), &mut concurrency, 20_000);
+        run(&target(None), &mut concurrency, 20_000);
         assert_eq!(concurrency.limit.round(), 64.0);
     }
 
     #[test]
     fn a_target_that_gets_slower_for_good_is_given_as_much_as_before() {
         let mut concurrency = Concurrency::new(16, 64);
-        run(&target(10_000), &mut concurrency, 2_000);
+        run(&target(None), &mut concurrency, 2_000);
         let slower = Target {
             service: Duration::from_millis(200),
-            ..target(10_000)
+            ..target(None)
         };
         run(&slower, &mut concurrency, 20_000);
         assert_eq!(concurrency.limit.round(), 64.0);

@@ -152,12 +152,19 @@ impl SinkTask for HttpTask {
         let mut calls = Calls::new(request, names, batch.records(), outcomes);
         let mut on_their_way = FuturesUnordered::new();
         let mut failures = Failures::default();
+        // What can't be finished before the lock ends isn't begun.
+        let cut_off_at = outcomes.cut_off_at();
+        let in_time = |takes| cut_off_at.is_none_or(|at| Instant::now() + takes < at);
+        let mut begun = 0;
         loop {
+            // The first one tells how long they take now.
             while on_their_way.len() < self.concurrency.limit()
+                && (begun == 0 || in_time(self.concurrency.takes()))
                 && !failures.are_all(self.concurrency.limit())
                 && let Some(call) = calls.next()
             {
                 on_their_way.push(put.exchange(call));
+                begun += 1;
             }
             let was_full = on_their_way.len() >= self.concurrency.limit();
             let Some(ended) = on_their_way.next().await else {
@@ -170,6 +177,14 @@ impl SinkTask for HttpTask {
             if !(ended.is_to_be_halved() && calls.again_in_halves(ended.call.clone())) {
                 ended.report(outcomes);
             }
+        }
+        if begun > 0
+            && !in_time(self.concurrency.takes())
+            && let Some(call) = calls.next()
+        {
+            // No outcome: it is given back when the put is cut off.
+            drop(call);
+            std::future::pending::<()>().await;
         }
         // What isn't sent has the fate of what was sent last.
         for call in calls {

@@ -364,7 +364,7 @@ impl<S: RecordSource> ShareSinkTask<S> {
         let batch = flight.select(piece.indexes.clone());
         let (described, records) = (batch.describe(), batch.len());
         let outcomes = Outcomes::of(&batch);
-        let sender = outcomes.sender();
+        let sender = outcomes.sender().until(flight.cut_off_at());
         let what = format!("put of {described}");
         self.watch.began(what.clone(), Some(outcomes.progress()));
         let started = Instant::now();

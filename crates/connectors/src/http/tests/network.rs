@@ -6,6 +6,7 @@ use rcgen::{
 };
 use sharegroup_wire::compress::{Compression, DecompressLimits, decompress};
 use tokio::net::TcpListener;
+use tokio::time::{Instant, timeout_at};
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -277,4 +278,27 @@ async fn bodies_are_compressed() {
         let unpacked = decompress(codec, &seen.body, &DecompressLimits::default()).unwrap();
         assert_eq!(unpacked, text.as_bytes());
     }
+}
+
+#[tokio::test]
+async fn what_can_not_be_finished_before_a_lock_ends_is_not_begun() {
+    let server = HttpServer::start(|_| Reply::status(200).after(Duration::from_millis(40))).await;
+    let mut task = task_to(&server, "/", &[("http.concurrency.max", "1")]).await;
+    put(&mut task, numbered(1)).await;
+    let batch = numbered(100);
+    let outcomes = Outcomes::of(&batch);
+    let at = Instant::now() + Duration::from_millis(300);
+    let sender = outcomes.sender().until(Some(at));
+    assert!(timeout_at(at, task.put(batch, &sender)).await.is_err());
+    let outcomes = outcomes.take().unwrap();
+    let written = outcomes.iter().flatten().count();
+    // What was begun was finished.
+    assert_eq!(server.seen().len(), 1 + written);
+    assert!((1..=7).contains(&written), "{written}");
+    assert!(
+        outcomes
+            .iter()
+            .flatten()
+            .all(|outcome| *outcome == Outcome::Written)
+    );
 }
