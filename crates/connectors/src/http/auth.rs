@@ -20,7 +20,7 @@ use crate::json;
 pub(super) enum Auth {
     None,
     Fixed(HeaderValue),
-    Token(Tokens),
+    Token(Box<Tokens>),
 }
 
 impl Auth {
@@ -30,10 +30,10 @@ impl Auth {
             AuthConfig::Basic { user, password } => Self::Fixed(basic(user, password)),
             AuthConfig::Bearer(token) => Self::Fixed(bearer(token.expose())?),
             AuthConfig::Static(value) => Self::Fixed(sensitive(value.expose())?),
-            AuthConfig::OAuth2(config) => Self::Token(Tokens {
+            AuthConfig::OAuth2(config) => Self::Token(Box::new(Tokens {
                 config: config.clone(),
                 kept: Mutex::default(),
-            }),
+            })),
         })
     }
 

@@ -270,6 +270,9 @@ impl<'a, I: Iterator<Item = SinkRecord<'a>>> Calls<'a, I> {
         }
         let is_batch = config.batch.records_max > 1 && method != Method::DELETE;
         let (bytes, content) = match &config.body {
+            _ if is_null && is_batch && config.batch.format == BatchFormat::Json => {
+                (Bytes::from_static(b"null"), None)
+            }
             _ if is_null => (Bytes::new(), None),
             Some(template) => {
                 let body = template.render(&source, config.escape);
@@ -330,8 +333,8 @@ impl<'a, I: Iterator<Item = SinkRecord<'a>>> Calls<'a, I> {
         for header in &self.config.headers {
             let value = rendered(&header.value, source, Escape::None)?;
             let value = HeaderValue::try_from(value);
-            let mut value =
-                value.map_err(|_| format!("its value of the header {} is none", header.name))?;
+            let mut value = value
+                .map_err(|_| format!("its value for the header {} can't be in one", header.name))?;
             value.set_sensitive(header.is_secret);
             headers.append(header.name.clone(), value);
         }

@@ -48,6 +48,9 @@ impl Answers {
                 .header("topic", topic.to_owned())
                 .header("partition", partition.to_string())
                 .header("offset", item.offset.to_string());
+            if answer.is_cut {
+                record = record.header("http.body.cut", "response.max.bytes");
+            }
             if let Some(key) = &item.key {
                 record = record.key(key.clone());
             }

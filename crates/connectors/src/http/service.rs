@@ -49,7 +49,9 @@ impl Service {
             .http2_adaptive_window(true)
             .http1_max_buf_size(HEAD_BYTES_MAX)
             .build(Transport::new(config));
+        // A tunnel has had them already, and behind it is the target.
         let proxy = config.proxy.as_ref();
+        let proxy = proxy.filter(|_| Transport::passes_on(config));
         let credentials = proxy.and_then(|proxy| proxy.credentials.as_ref());
         Ok(Self {
             client,

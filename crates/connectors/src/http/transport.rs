@@ -39,10 +39,14 @@ struct Roads {
 }
 
 impl Transport {
+    /// Whether a proxy passes on plain requests, as it can those of HTTP/1.1; anything else goes through a tunnel.
+    pub(super) fn passes_on(config: &TargetConfig) -> bool {
+        config.proxy.is_some() && config.version != Version::Http2
+    }
+
     pub(super) fn new(config: &TargetConfig) -> Self {
         let tcp: Arc<dyn Connector> = Arc::new(TcpConnector::default());
-        // A proxy passes on HTTP/1.1; anything else goes through a tunnel.
-        let through_proxy = config.proxy.is_some() && config.version != Version::Http2;
+        let through_proxy = Self::passes_on(config);
         let (plain, tunnel): (Arc<dyn Connector>, Arc<dyn Connector>) = match &config.proxy {
             None => (Arc::clone(&tcp), tcp),
             Some(proxy) => {

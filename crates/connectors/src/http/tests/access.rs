@@ -249,7 +249,10 @@ async fn requests_go_through_a_proxy_that_wants_a_password() {
     let mut task = self::task(&[&url[..], &keys, &version].concat()).await;
     assert_eq!(put(&mut task, batch(&["x"])).await, [Outcome::Written]);
     assert!(proxy.heads()[1].starts_with("CONNECT target.invalid:80"));
-    assert_eq!(server.seen()[1].version, "HTTP/2.0");
+    let seen = &server.seen()[1];
+    assert_eq!(seen.version, "HTTP/2.0");
+    // The password is the proxy's alone.
+    assert_eq!(seen.header("proxy-authorization"), None);
 }
 
 #[tokio::test]

@@ -27,6 +27,23 @@ async fn records_go_as_an_array_or_as_lines() {
 }
 
 #[tokio::test]
+async fn a_record_without_a_value_is_null_in_an_array() {
+    let server = echo().await;
+    let mut task = task_to(&server, "/", &[BATCH]).await;
+    let value = None;
+    let tombstone = OwnedRecord {
+        value,
+        ..record(1, "")
+    };
+    let batch = of_records(vec![record(0, "1"), tombstone]);
+    assert_eq!(
+        put(&mut task, batch).await,
+        [Outcome::Written, Outcome::Written]
+    );
+    assert_eq!(server.seen()[0].text(), "[1,null]");
+}
+
+#[tokio::test]
 async fn a_batch_has_its_own_form_where_that_is_wanted() {
     let server = echo().await;
     let keys = [
