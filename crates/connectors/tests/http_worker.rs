@@ -240,3 +240,25 @@ async fn a_target_that_is_down_for_some_locks_gets_every_record_once_it_is_back(
     // The breaker lets in a probe at a time.
     assert!(while_down < 150, "{while_down}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_group_without_renewals_gets_every_record_to_the_target_once() {
+    let (broker, admin) = cluster(60).await;
+    set_group(
+        &admin,
+        GROUP,
+        &[("share.renew.acknowledge.enable", "false")],
+    )
+    .await;
+    let server = HttpServer::start(|_| Reply::status(200).after(S / 10)).await;
+    let worker = start(&broker, &server, &[("http.concurrency.max", "2")]);
+    settled(&admin).await;
+    let totals = end(worker).await;
+    assert_eq!(totals.locks_lost, 0, "{totals:?}");
+    let seen = server.seen();
+    let names: BTreeSet<_> = seen
+        .iter()
+        .map(|seen| seen.header("idempotency-key"))
+        .collect();
+    assert_eq!((names.len(), seen.len()), (60, 60), "{totals:?}");
+}

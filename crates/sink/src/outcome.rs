@@ -42,23 +42,15 @@ pub enum Outcome {
 #[derive(Clone, Debug)]
 pub struct OutcomeSender {
     book: Arc<Mutex<Book>>,
-    cut_off_at: Option<Instant>,
 }
 
 impl OutcomeSender {
-    /// When the `put` is cut off, as far as that is known when it begins: before the end of a lock that can't be
-    /// renewed. What a sink can't finish by then it should not begin; a put that has no more to do until then may
-    /// wait, and the records without an outcome are given back. `None`, as with most groups: locks are renewed.
+    /// When the `put` is cut off, as far as that is known by now: before the end of a lock that can't be renewed.
+    /// What a sink can't finish by then it should not begin; a put that has no more to do until then may wait, and
+    /// the records without an outcome are given back. `None`, as with most groups: locks are renewed.
     #[must_use]
-    pub const fn cut_off_at(&self) -> Option<Instant> {
-        self.cut_off_at
-    }
-
-    /// The same for a put that is cut off then.
-    #[must_use]
-    pub const fn until(mut self, cut_off_at: Option<Instant>) -> Self {
-        self.cut_off_at = cut_off_at;
-        self
+    pub fn cut_off_at(&self) -> Option<Instant> {
+        self.lock().cut_off_at
     }
 
     /// Reports the record at `offset` as [`Outcome::Written`].
@@ -126,6 +118,7 @@ impl Outcomes {
                 offsets: Vec::new(),
                 slots: Vec::new(),
                 reports: 0,
+                cut_off_at: None,
             })),
         }
     }
@@ -135,8 +128,15 @@ impl Outcomes {
     pub fn sender(&self) -> OutcomeSender {
         OutcomeSender {
             book: Arc::clone(&self.book),
-            cut_off_at: None,
         }
+    }
+
+    /// Tells the sender when the `put` is cut off; the runtime does, and so do tests of sinks.
+    pub fn cut_off_at(&self, at: Option<Instant>) {
+        self.book
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .cut_off_at = at;
     }
 
     /// Tells whether a `put` gets on, from any thread.
@@ -177,6 +177,7 @@ struct Book {
     offsets: Vec<i64>,
     slots: Vec<Option<Outcome>>,
     reports: u64,
+    cut_off_at: Option<Instant>,
 }
 
 impl Book {

@@ -153,8 +153,10 @@ impl SinkTask for HttpTask {
         let mut on_their_way = FuturesUnordered::new();
         let mut failures = Failures::default();
         // What can't be finished before the lock ends isn't begun.
-        let cut_off_at = outcomes.cut_off_at();
-        let in_time = |takes| cut_off_at.is_none_or(|at| Instant::now() + takes < at);
+        let in_time = |takes| {
+            let at = outcomes.cut_off_at();
+            at.is_none_or(|at| Instant::now() + takes < at)
+        };
         let mut begun = 0;
         loop {
             // The first one tells how long they take now.

@@ -10,7 +10,7 @@ use super::failure::{Failure, Now, TOGETHER, Trouble, TroubleKind};
 use super::letters::LetterError;
 use crate::convert::{Chain, StageError};
 use crate::outcome::Outcome;
-use crate::policy::{LetterState, LockLeft, Tried, lock_reserve};
+use crate::policy::{LetterState, Tried, lock_reserve};
 use crate::record::{SinkBatch, SinkRecord};
 use crate::source::{Settle, SourceBatch};
 
@@ -142,14 +142,6 @@ impl<B: SourceBatch> Flight<B> {
     /// What a put leaves of its lock where that can't be renewed.
     pub(super) fn lock_reserve(&self) -> Duration {
         lock_reserve(self.batch.lock_duration())
-    }
-
-    /// When a put of it is cut off, where its lock can't be renewed.
-    pub(super) fn cut_off_at(&self) -> Option<Instant> {
-        match self.batch.lock() {
-            LockLeft::Ends(left) => Some(Instant::now() + left.saturating_sub(self.lock_reserve())),
-            LockLeft::Renewable | LockLeft::Lost => None,
-        }
     }
 
     /// Whether none of its unsettled records was put yet.

@@ -288,7 +288,8 @@ async fn what_can_not_be_finished_before_a_lock_ends_is_not_begun() {
     let batch = numbered(100);
     let outcomes = Outcomes::of(&batch);
     let at = Instant::now() + Duration::from_millis(300);
-    let sender = outcomes.sender().until(Some(at));
+    outcomes.cut_off_at(Some(at));
+    let sender = outcomes.sender();
     assert!(timeout_at(at, task.put(batch, &sender)).await.is_err());
     let outcomes = outcomes.take().unwrap();
     let written = outcomes.iter().flatten().count();
