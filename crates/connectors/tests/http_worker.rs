@@ -202,6 +202,14 @@ async fn no_record_is_with_two_workers_at_once_while_calls_hang_for_two_locks() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn answers_are_kept_in_a_topic_with_the_key_of_their_record() {
     let (broker, admin) = cluster(30).await;
+    let nobody = HttpServer::start(|_| Reply::status(200)).await;
+    let without = start(&broker, &nobody, &[("response.topic", "answers")]);
+    without.any_failed().await;
+    let status = without.status();
+    let (_, task) = status.failed().next().unwrap();
+    let trace = task.trace.clone().unwrap();
+    assert!(trace.contains("answers does not exist"), "{trace}");
+    end(without).await;
     admin.create_topic("answers", 1, -1, &[]).await.unwrap();
     let server =
         HttpServer::start(|request| Reply::status(200).body(format!("got {}", request.text())))

@@ -134,7 +134,10 @@ impl SinkTask for HttpTask {
         let idle_max = self.config.concurrency_max as usize;
         let service = Service::new(&self.config.target, idle_max);
         self.service = Some(service.map_err(TaskError::new)?);
-        self.answers = self.config.response_topic.as_ref().map(Answers::new);
+        if let Some(topic) = &self.config.response_topic {
+            let answers = Answers::open(topic).await;
+            self.answers = Some(answers.map_err(TaskError::new)?);
+        }
         Ok(())
     }
 

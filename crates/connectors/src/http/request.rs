@@ -53,15 +53,26 @@ enum Content {
     Text,
     Json,
     Lines,
+    Form,
 }
 
 impl Content {
+    /// What a template makes.
+    const fn of_template(escape: Escape) -> Self {
+        match escape {
+            Escape::Json => Self::Json,
+            Escape::Url => Self::Form,
+            Escape::None => Self::Text,
+        }
+    }
+
     const fn media_type(self) -> HeaderValue {
         HeaderValue::from_static(match self {
             Self::Bytes => "application/octet-stream",
             Self::Text => "text/plain; charset=utf-8",
             Self::Json => "application/json",
             Self::Lines => "application/x-ndjson",
+            Self::Form => "application/x-www-form-urlencoded",
         })
     }
 }
@@ -277,7 +288,7 @@ impl<'a, I: Iterator<Item = SinkRecord<'a>>> Calls<'a, I> {
             Some(template) => {
                 let body = template.render(&source, config.escape);
                 let body = body.map_err(|missing| missing.to_string())?;
-                (Bytes::from(body), Some(Content::Json))
+                (Bytes::from(body), Some(Content::of_template(config.escape)))
             }
             None => value(&source),
         };

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sharegroup_consumer::admin::Admin;
 use sharegroup_consumer::producer::{Producer, ProducerRecord};
 use sharegroup_sink::Outcome;
 
@@ -17,11 +18,22 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Must be called within a tokio runtime.
-    pub(super) fn new(config: &ResponseTopic) -> Self {
-        Self {
-            topic: config.topic.clone(),
-            producer: Producer::new(config.producer.clone()),
+    /// `Err`: the topic isn't there, or can't be asked for.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(super) async fn open(config: &ResponseTopic) -> Result<Self, String> {
+        let topic = config.topic.clone();
+        let admin = Admin::new(config.producer.client.clone());
+        match admin.find_topic(&topic).await {
+            Ok(Some(_)) => Ok(Self {
+                topic,
+                producer: Producer::new(config.producer.clone()),
+            }),
+            Ok(None) => Err(format!("response.topic {topic} does not exist: create it")),
+            Err(error) => Err(format!(
+                "response.topic {topic} can't be looked up: {error}"
+            )),
         }
     }
 

@@ -208,6 +208,26 @@ async fn method_url_headers_and_body_take_parts_of_the_record() {
 }
 
 #[tokio::test]
+async fn a_body_may_be_a_form_or_a_text() {
+    let server = echo().await;
+    for (escape, body, media_type) in [
+        ("form", "k=a%26b&n=7", "application/x-www-form-urlencoded"),
+        ("none", "k=a&b&n=7", "text/plain; charset=utf-8"),
+    ] {
+        let keys = [
+            ("http.body", "k=${value.k}&n=${offset}"),
+            ("http.body.escape", escape),
+        ];
+        let mut task = task_to(&server, "/", &keys).await;
+        let record = record(7, r#"{"k": "a&b"}"#);
+        put(&mut task, converted(&of_records(vec![record]), "json")).await;
+        let seen = server.seen().pop().unwrap();
+        assert_eq!(seen.text(), body);
+        assert_eq!(seen.header("content-type"), Some(media_type));
+    }
+}
+
+#[tokio::test]
 async fn a_record_that_makes_no_request_is_refused_with_what_is_wrong() {
     let server = echo().await;
     let keys = [("http.headers", "X-V: ${value.h}")];
