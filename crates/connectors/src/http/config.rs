@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use hyper::Uri;
 use hyper::header::{HeaderName, HeaderValue};
-use hyper::http::Method;
 use sharegroup_consumer::producer::ProducerConfig;
 use sharegroup_sink::ConnectorConfig;
 use sharegroup_sink::config::ConfigProblem;
@@ -15,6 +14,7 @@ use sharegroup_wire::net::{Address, Secret};
 
 use super::keys::{ALIASES, COMMA_HEADERS, TLS_PREFIX};
 use super::outcome::Statuses;
+use super::request::parse_method;
 use super::template::{Escape, Template};
 
 /// Everything that a task does, and how.
@@ -345,9 +345,9 @@ impl<'a> Keys<'a> {
     fn request(&mut self, (origin, path): (Origin, Template)) -> RequestConfig {
         let method = self.template("http.method").unwrap_or_default();
         if let Some(literal) = method.literal()
-            && Method::from_bytes(literal.as_bytes()).is_err()
+            && parse_method(literal.to_ascii_uppercase().as_bytes()).is_none()
         {
-            self.wrong("http.method", "is not a method of HTTP");
+            self.wrong("http.method", "is not a method of HTTP for records");
         }
         let content_type = self.text("http.headers.content.type").map(|value| {
             HeaderValue::from_str(value).map_err(|_| "is not a value of a header".to_owned())
@@ -709,6 +709,8 @@ const IS_OURS: &[&str] = &[
     "transfer-encoding",
     "content-encoding",
     "connection",
+    "keep-alive",
+    "proxy-connection",
     "proxy-authorization",
     "upgrade",
     "te",

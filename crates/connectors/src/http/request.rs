@@ -324,7 +324,7 @@ impl<'a, I: Iterator<Item = SinkRecord<'a>>> Calls<'a, I> {
     fn method(&self, source: &Source<'_>) -> Result<Method, String> {
         let method = rendered(&self.config.method, source, Escape::None)?;
         let method = method.trim_ascii().to_ascii_uppercase();
-        Method::from_bytes(&method).map_err(|_| "its method isn't one of HTTP".to_owned())
+        parse_method(&method).ok_or_else(|| "its method isn't one of HTTP's for records".to_owned())
     }
 
     fn uri(&self, source: &Source<'_>) -> Result<Uri, String> {
@@ -377,6 +377,12 @@ impl<'a, I: Iterator<Item = SinkRecord<'a>>> Iterator for Calls<'a, I> {
             }
         }
     }
+}
+
+/// A method; not CONNECT, which makes a tunnel of a connection.
+pub(super) fn parse_method(text: &[u8]) -> Option<Method> {
+    let method = Method::from_bytes(text).ok()?;
+    (method != Method::CONNECT).then_some(method)
 }
 
 fn rendered(template: &Template, source: &Source<'_>, escape: Escape) -> Result<Vec<u8>, String> {

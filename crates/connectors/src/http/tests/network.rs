@@ -4,6 +4,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
+use sharegroup_testkit::http_server::{Proxy, Seen};
 use sharegroup_wire::compress::{Compression, DecompressLimits, decompress};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, timeout_at};
@@ -156,6 +157,38 @@ async fn a_client_certificate_is_shown_to_a_server_that_wants_one() {
         "{outcomes:?}"
     );
     assert_eq!(server.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn tls_goes_through_the_tunnel_of_a_proxy() {
+    let authority = Authority::new("one");
+    let config = authority.server(false, &["h2"]);
+    let server = HttpServer::start_tls(config, |_| Reply::status(200)).await;
+    let proxy = Proxy::start(server.address(), None).await;
+    let port = proxy.address().port().to_string();
+    let keys = [
+        (TRUST, authority.pem.as_str()),
+        ("http.proxy.host", "127.0.0.1"),
+        ("http.proxy.port", &port),
+    ];
+    let mut task = task_to(&server, "/x", &keys).await;
+    assert_eq!(put(&mut task, batch(&["x"])).await, [Outcome::Written]);
+    let target = format!("CONNECT localhost:{} HTTP/1.1", server.address().port());
+    assert!(proxy.heads()[0].starts_with(&target), "{:?}", proxy.heads());
+    assert_eq!(server.seen()[0].version, "HTTP/2.0");
+}
+
+#[tokio::test]
+async fn a_redirect_never_leaves_tls() {
+    let plain = echo().await;
+    let to = plain.url("/");
+    let authority = Authority::new("one");
+    let config = authority.server(false, &[]);
+    let redirect = move |_: &Seen| Reply::status(308).header("location", to.clone());
+    let server = HttpServer::start_tls(config, redirect).await;
+    let mut task = task_to(&server, "/", &[(TRUST, &authority.pem)]).await;
+    assert!(is_later(&put(&mut task, batch(&["x"])).await[0]));
+    assert_eq!((server.seen().len(), plain.seen().len()), (1, 0));
 }
 
 #[tokio::test]

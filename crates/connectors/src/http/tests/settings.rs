@@ -24,6 +24,7 @@ fn wrong_settings_are_found_before_the_start() {
             &[URL, ("http.api.url", "http://i/")],
             "another name of http.url",
         ),
+        (&[URL, ("http.method", "connect")], "not a method"),
         (&[URL, ("http.method", "P T")], "not a method"),
         (&[URL, ("http.headers", "X")], "without a colon"),
         (&[URL, ("http.headers", "Host: x")], "must not set host"),
