@@ -25,7 +25,7 @@
 //! again in halves, until the record to blame stands alone. The key of a batch is
 //! `topic-partition-first-last-digest`.
 //!
-//! **How many at a time.** [`concurrency`] follows the target's latency and refusals, from `http.concurrency.start` up to
+//! **How many at a time.** the number follows the target's latency and refusals, from `http.concurrency.start` up to
 //! `http.concurrency.max`. When only failures come back, the rest of a put isn't sent at all; the runtime's breaker
 //! takes over (`share.breaker.failures`).
 //!

@@ -185,6 +185,9 @@ impl HttpServer {
     ///
     /// # Panics
     /// There is no port to be had, or no runtime.
+    ///
+    /// # Cancel safety
+    /// Safe: nothing is started.
     pub async fn start(script: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
         Self::start_with(script, None).await
     }
@@ -193,6 +196,9 @@ impl HttpServer {
     ///
     /// # Panics
     /// As [`HttpServer::start`].
+    ///
+    /// # Cancel safety
+    /// Safe: nothing is started.
     pub async fn start_tls(
         config: ServerConfig,
         script: impl Fn(&Seen) -> Reply + Send + Sync + 'static,

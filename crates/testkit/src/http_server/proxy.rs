@@ -21,6 +21,9 @@ impl Proxy {
     ///
     /// # Panics
     /// There is no port to be had, or no runtime.
+    ///
+    /// # Cancel safety
+    /// Safe: nothing is started.
     pub async fn start(target: SocketAddr, credentials: Option<&str>) -> Self {
         let (listener, address) = super::listen().await;
         let heads = Arc::new(Mutex::default());
