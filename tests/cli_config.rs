@@ -301,6 +301,7 @@ fn describe_teaches_the_keys() {
         "console",
         "file ",
         "FileStreamSinkConnector",
+        "http ",
     ]);
     sharegroup(&["describe", "connector", "FileStreamSink"])
         .ends(0)

@@ -144,7 +144,7 @@ fn time(millis: i64) -> String {
 const MILLIS_PER_DAY: i64 = 24 * 60 * 60 * 1000;
 
 /// Standard base64 with padding (RFC 4648, section 4).
-fn base64(bytes: &[u8], line: &mut Vec<u8>) {
+pub(crate) fn base64(bytes: &[u8], line: &mut Vec<u8>) {
     for group in bytes.chunks(3) {
         let mut bits = [0; 3];
         for (to, from) in bits.iter_mut().zip(group) {

@@ -3,6 +3,7 @@
 //! | `connector.class` | Java class it replaces | what it does |
 //! | --- | --- | --- |
 //! | `file` | `org.apache.kafka.connect.file.FileStreamSinkConnector` | appends records to files |
+//! | `http` | `io.aiven.kafka.connect.http.HttpSinkConnector` | sends records to an HTTP server |
 //! | `console` | | prints records to standard output |
 //! | `blackhole` | | swallows records, for measuring |
 //!
@@ -17,6 +18,8 @@ pub mod blackhole;
 pub mod console;
 #[cfg(feature = "file")]
 pub mod file;
+#[cfg(feature = "http")]
+pub mod http;
 mod json;
 #[cfg(any(feature = "file", feature = "console"))]
 mod lent;
@@ -32,6 +35,8 @@ pub fn registry() -> Registry {
     let registry = registry.with(file::FileConnector);
     #[cfg(feature = "console")]
     let registry = registry.with(console::ConsoleConnector);
+    #[cfg(feature = "http")]
+    let registry = registry.with(http::HttpConnector);
     #[cfg(feature = "blackhole")]
     let registry = registry.with(blackhole::BlackholeConnector);
     registry

@@ -7,6 +7,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::record::SinkBatch;
 
 /// What became of one record.
@@ -43,6 +45,14 @@ pub struct OutcomeSender {
 }
 
 impl OutcomeSender {
+    /// When the `put` is cut off, as far as that is known by now: before the end of a lock that can't be renewed.
+    /// What a sink can't finish by then it should not begin; a put that has no more to do until then may wait, and
+    /// the records without an outcome are given back. `None`, as with most groups: locks are renewed.
+    #[must_use]
+    pub fn cut_off_at(&self) -> Option<Instant> {
+        self.lock().cut_off_at
+    }
+
     /// Reports the record at `offset` as [`Outcome::Written`].
     pub fn written(&self, offset: i64) {
         self.report(offset, Outcome::Written);
@@ -108,6 +118,7 @@ impl Outcomes {
                 offsets: Vec::new(),
                 slots: Vec::new(),
                 reports: 0,
+                cut_off_at: None,
             })),
         }
     }
@@ -118,6 +129,14 @@ impl Outcomes {
         OutcomeSender {
             book: Arc::clone(&self.book),
         }
+    }
+
+    /// Tells the sender when the `put` is cut off; the runtime does, and so do tests of sinks.
+    pub fn cut_off_at(&self, at: Option<Instant>) {
+        self.book
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .cut_off_at = at;
     }
 
     /// Tells whether a `put` gets on, from any thread.
@@ -158,6 +177,7 @@ struct Book {
     offsets: Vec<i64>,
     slots: Vec<Option<Outcome>>,
     reports: u64,
+    cut_off_at: Option<Instant>,
 }
 
 impl Book {

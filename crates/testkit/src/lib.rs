@@ -7,6 +7,8 @@
 //! For the tests of sinks: the suite that every sink has to pass, `sink_suite`, with the feature of that name.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
+#[cfg(feature = "http-server")]
+pub mod http_server;
 #[cfg(feature = "net")]
 pub mod memory;
 pub mod model;

@@ -207,7 +207,7 @@ fn table(page: &mut String, definitions: &[Definition]) {
         let default = match key.default {
             _ if key.required => "must be set".to_owned(),
             None | Some("") => String::new(),
-            Some(default) => format!("`{}`", short(default)),
+            Some(default) => format!("`{}`", short(default).replace('|', "\\|")),
         };
         let allowed = key.kind.allowed();
         let allowed = allowed.map_or_else(String::new, |allowed| format!(" ({allowed})"));

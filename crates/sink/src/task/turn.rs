@@ -5,21 +5,18 @@
 //! doesn't say which record is to blame, is repeated in halves until that record stands alone; each part
 //! is flushed by itself. A turn ends early when the target seems to be down.
 
-use std::future::{Future, poll_fn};
 use std::ops::Range;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::breaker::Failed;
 use super::call::{Ended, call};
 use super::failure::{Now, Trouble, TroubleKind};
 use super::flight::{Flight, Piece, one};
 use super::judge::Flow;
-use super::stall::StallWatch;
+use super::locks::{FLUSH_LOCK_PARTS, PUT_LOCK_PARTS, locks_over, within_locks};
 use super::{ShareSinkTask, TaskFailure};
 use crate::error::{PutError, chain};
 use crate::outcome::Outcomes;
@@ -389,7 +386,7 @@ impl<S: RecordSource> ShareSinkTask<S> {
         let at_work = held.iter().enumerate();
         let at_work = at_work.filter(|(number, held)| *number == piece.flight || !held.is_fresh());
         let at_work: Vec<_> = at_work.map(|(_, held)| held).collect();
-        let ended = within_locks(&at_work, PUT_LOCK_PARTS, stalled, put).await;
+        let ended = within_locks(&at_work, (PUT_LOCK_PARTS, Some(&outcomes)), stalled, put).await;
         let time = started.elapsed();
         self.put_time = self.put_time.mul_f64(0.95).max(time);
         self.shared.metrics.put_ended(records, time);
@@ -520,7 +517,7 @@ impl<S: RecordSource> ShareSinkTask<S> {
         );
         let stalled = (&*watch, locks_over(held));
         let at_work: Vec<_> = held.iter().filter(|held| !held.is_fresh()).collect();
-        let ended = within_locks(&at_work, FLUSH_LOCK_PARTS, stalled, flush).await;
+        let ended = within_locks(&at_work, (FLUSH_LOCK_PARTS, None), stalled, flush).await;
         self.put_time = self.put_time.max(started.elapsed());
         let stalled = self.watch.ended();
         let trouble = self.read(&what, ended)?;
@@ -701,80 +698,6 @@ fn describe<B: SourceBatch>(flights: &[Flight<B>]) -> String {
     format!("{}{and_more}", parts.join(", "))
 }
 
-/// Lets a call end by itself, but cuts it off when of a lock that can't be renewed only its reserve, divided by
-/// `parts`, is left: what it holds must be given up before another member gets it. A call that has stalled may
-/// still write, so that it goes on until `over`.
-async fn within_locks<B: SourceBatch, E>(
-    flights: &[&Flight<B>],
-    parts: u32,
-    (watch, over): (&StallWatch, impl Future<Output = ()>),
-    call: impl Future<Output = Ended<E>>,
-) -> Ended<E> {
-    let mut call = std::pin::pin!(call);
-    tokio::select! {
-        biased;
-        ended = &mut call => return ended,
-        () = watch.stalled() => {}
-        () = locks_end(flights, parts) => return Ended::CutOff,
-    }
-    tokio::select! {
-        biased;
-        ended = &mut call => ended,
-        () = over => Ended::CutOff,
-    }
-}
-
-/// Waits until the lock of each of these is over.
-async fn locks_over<B: SourceBatch>(flights: &[Flight<B>]) {
-    for flight in flights {
-        loop {
-            match flight.batch.lock() {
-                LockLeft::Lost | LockLeft::Ends(Duration::ZERO) => break,
-                LockLeft::Ends(left) => sleep(left).await,
-                LockLeft::Renewable => flight.batch.lock_trouble().await,
-            }
-        }
-    }
-}
-
-/// Waits until of a lock that can't be renewed only its reserve, divided by `parts`, is left. Locks may become
-/// such, or last longer, meanwhile.
-async fn locks_end<B: SourceBatch>(flights: &[&Flight<B>], parts: u32) {
-    loop {
-        let locks = flights.iter().map(|flight| match flight.batch.lock() {
-            LockLeft::Ends(left) => Some(left.saturating_sub(flight.lock_reserve() / parts)),
-            LockLeft::Renewable | LockLeft::Lost => None,
-        });
-        match locks.flatten().min() {
-            Some(Duration::ZERO) => return,
-            Some(left) => tokio::select! {
-                () = sleep(left) => {}
-                () = lock_trouble(flights.iter().copied()) => {}
-            },
-            None => lock_trouble(flights.iter().copied()).await,
-        }
-    }
-}
-
-/// Waits until one of the locks that are renewed is lost or refused renewal.
-pub(super) async fn lock_trouble<'a, B: SourceBatch + 'a>(
-    flights: impl IntoIterator<Item = &'a Flight<B>>,
-) {
-    let mut troubles: Vec<Pin<Box<dyn Future<Output = ()> + Send + 'a>>> = Vec::new();
-    for flight in flights {
-        if flight.batch.lock() == LockLeft::Renewable {
-            troubles.push(Box::pin(flight.batch.lock_trouble()));
-        }
-    }
-    poll_fn(|context| {
-        let any = troubles
-            .iter_mut()
-            .any(|trouble| trouble.as_mut().poll(context).is_ready());
-        if any { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-}
-
 /// Most records that a turn takes in before it flushes.
 const ROUND_RECORDS_MAX: usize = 10_000;
 /// Longest time a turn takes in batches before it flushes.
@@ -785,9 +708,4 @@ const TROUBLES_MAX: u32 = 5;
 const PUT_RESERVE: u32 = 2;
 /// Fifths of the budget for stopping that a flush leaves to leaving the group.
 const FLUSH_RESERVE: u32 = 1;
-/// A put leaves all of the reserve of a lock that can't be renewed: for the flush, and for the acknowledgement to
-/// travel.
-const PUT_LOCK_PARTS: u32 = 1;
-/// A flush leaves half of it: the acknowledgement has to travel.
-const FLUSH_LOCK_PARTS: u32 = 2;
 const BATCHES_DESCRIBED_MAX: usize = 4;

@@ -31,6 +31,8 @@ use crate::net::probe::answers_plaintext;
 pub struct TlsConnector {
     inner: Arc<dyn Connector>,
     options: TlsOptions,
+    /// Protocols above TLS that are offered (RFC 7301), the best first; none for Kafka.
+    protocols: &'static [&'static [u8]],
     loaded: Mutex<Option<Loaded>>,
 }
 
@@ -55,8 +57,34 @@ impl TlsConnector {
         Self {
             inner,
             options,
+            protocols: &[],
             loaded: Mutex::default(),
         }
+    }
+
+    /// The same, with protocols above TLS to choose from (ALPN, RFC 7301), the best first: for peers that
+    /// aren't brokers.
+    #[must_use]
+    pub const fn offering(mut self, protocols: &'static [&'static [u8]]) -> Self {
+        self.protocols = protocols;
+        self
+    }
+
+    /// Opens a stream as [`Connector::connect`]. Beside it: which of the [offered](Self::offering) protocols the
+    /// peer has chosen, if it has chosen one.
+    ///
+    /// # Errors
+    /// As [`Connector::connect`]; [`TlsError::of`] finds what TLS says of it.
+    ///
+    /// # Cancel safety
+    /// A stream that isn't open yet is closed.
+    pub async fn connect_choosing(
+        &self,
+        address: &Address,
+    ) -> io::Result<(BoxStream, Option<Vec<u8>>)> {
+        let (stream, party) = self.open_tls(address, &AtomicBool::new(false)).await?;
+        let chosen = stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec);
+        Ok((Box::new(TlsStream::new(stream, party)), chosen))
     }
 
     fn load(&self) -> Result<Loaded, TlsError> {
@@ -64,7 +92,7 @@ impl TlsConnector {
         let files = store::read_files(&self.options);
         let loaded = match (files, &*slot) {
             (Ok(files), Some(loaded)) if loaded.files == files => Ok(loaded.clone()),
-            (Ok(files), _) => load(&self.options, files),
+            (Ok(files), _) => load(&self.options, self.protocols, files),
             (Err(error), _) => Err(error.into()),
         };
         match (loaded, &*slot) {
@@ -81,6 +109,15 @@ impl TlsConnector {
     }
 
     async fn open(&self, address: &Address, is_securing: &AtomicBool) -> io::Result<BoxStream> {
+        let (stream, party) = self.open_tls(address, is_securing).await?;
+        Ok(Box::new(TlsStream::new(stream, party)))
+    }
+
+    async fn open_tls(
+        &self,
+        address: &Address,
+        is_securing: &AtomicBool,
+    ) -> io::Result<(tokio_rustls::client::TlsStream<FirstByte>, Party)> {
         let loaded = self.load()?;
         let party = Party {
             host: address.host.clone(),
@@ -97,7 +134,7 @@ impl TlsConnector {
         let connector = tokio_rustls::TlsConnector::from(loaded.config);
         let (stream, speaks_tls) = FirstByte::new(stream);
         match connector.connect(name, stream).await {
-            Ok(stream) => Ok(Box::new(TlsStream::new(stream, party))),
+            Ok(stream) => Ok((stream, party)),
             Err(error) => Err(party.handshake_error(error, speaks_tls.load(Ordering::Relaxed))),
         }
     }
@@ -150,7 +187,7 @@ impl TlsOptions {
     /// # Errors
     /// [`TlsError::Store`], and [`TlsError::Protocol`] when the system's truststore can't be read.
     pub fn check(&self) -> Result<(), TlsError> {
-        load(self, store::read_files(self)?).map(drop)
+        load(self, &[], store::read_files(self)?).map(drop)
     }
 }
 
@@ -169,7 +206,7 @@ pub(in crate::net) fn client_hello(host: &str) -> Option<Vec<u8>> {
     Some(hello)
 }
 
-fn load(options: &TlsOptions, files: Files) -> Result<Loaded, TlsError> {
+fn load(options: &TlsOptions, protocols: &[&[u8]], files: Files) -> Result<Loaded, TlsError> {
     let mut provider = rustls::crypto::ring::default_provider();
     if let Some(names) = &options.cipher_suites {
         let suites = &mut provider.cipher_suites;
@@ -184,12 +221,13 @@ fn load(options: &TlsOptions, files: Files) -> Result<Loaded, TlsError> {
         .with_custom_certificate_verifier(verifier);
     let identity = store::identity(options, &files)?;
     let has_identity = identity.is_some();
-    let config = match identity {
+    let mut config = match identity {
         None => builder.with_no_client_auth(),
         Some(identity) => builder
             .with_client_auth_cert(identity.chain, identity.key)
             .map_err(|error| bad_identity(identity.place, &error))?,
     };
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     Ok(Loaded {
         files,
         config: Arc::new(config),
