@@ -8,6 +8,8 @@
 #[cfg(feature = "net")]
 pub mod memory;
 pub mod model;
+#[cfg(all(feature = "postgres-server", unix))]
+pub mod postgres;
 pub mod random;
 #[cfg(feature = "simulation")]
 pub mod simulation;
