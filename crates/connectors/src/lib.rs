@@ -5,6 +5,7 @@
 //! | `file` | `org.apache.kafka.connect.file.FileStreamSinkConnector` | appends records to files |
 //! | `console` | | prints records to standard output |
 //! | `blackhole` | | swallows records, for measuring |
+//! | `postgres` | `io.confluent.connect.jdbc.JdbcSinkConnector`, `io.debezium.connector.jdbc.JdbcSinkConnector` | writes rows into PostgreSQL; feature `postgres` |
 //!
 //! ```
 //! let registry = sharegroup_connectors::registry();
@@ -21,6 +22,8 @@ mod json;
 #[cfg(any(feature = "file", feature = "console"))]
 mod lent;
 pub mod line;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 
 use sharegroup_sink::Registry;
 
@@ -34,5 +37,7 @@ pub fn registry() -> Registry {
     let registry = registry.with(console::ConsoleConnector);
     #[cfg(feature = "blackhole")]
     let registry = registry.with(blackhole::BlackholeConnector);
+    #[cfg(feature = "postgres")]
+    let registry = registry.with(postgres::PostgresConnector);
     registry
 }
