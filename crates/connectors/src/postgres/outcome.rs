@@ -3,11 +3,11 @@
 //! | SQLSTATE | what it means | what follows |
 //! | --- | --- | --- |
 //! | 40001, 40P01 | serialization failure, deadlock | the statement again, at once |
-//! | 22…, 23…, 44…, 54…, P0…, and whatever isn't named here | a row is to blame | it is found, and refused |
+//! | the rest of 22… and 23…, 44…, 54…, P0…, and whatever isn't named here | a row is to blame | it is found, and refused |
 //! | 23503 | a row that it refers to isn't there (yet) | it is found, and tried later |
 //! | 25006, 53…, 55…, 57…, 58… | the server can't now: a standby, no room, locks, a shutdown, a timeout | later |
-//! | 0A000, 34000, 26000, 42P01, 42703, 42P10 and the rest of 42… but 42501 | the table isn't what it was | it is looked at again; where that doesn't help, the task fails |
-//! | 08…, 40003, no answer | nobody knows whether it was written | again, over a new connection |
+//! | 08P01, 0A000, 22P03, 26000, 34000, 42… | the table isn't what it was | it is looked at again; where that doesn't help, the task fails |
+//! | the rest of 08…, 40003, no answer | nobody knows whether it was written | again, over a new connection |
 //! | 28…, 3D000, 42501 | not allowed | the task fails |
 
 use std::fmt;
@@ -99,7 +99,7 @@ fn kind_of(code: &str) -> TroubleKind {
         "23503" => TroubleKind::RowLater,
         "42501" | "3D000" | "3F000" => TroubleKind::Broken,
         "25006" => TroubleKind::Later,
-        "0A000" | "34000" | "26000" => TroubleKind::Changed,
+        "0A000" | "34000" | "26000" | "08P01" | "22P03" => TroubleKind::Changed,
         _ => match code.get(..2).unwrap_or_default() {
             "08" => TroubleKind::Unknown,
             "53" | "55" | "57" | "58" => TroubleKind::Later,
@@ -139,6 +139,7 @@ mod tests {
             ("57014", TroubleKind::Later),
             ("25006", TroubleKind::Later),
             ("08006", TroubleKind::Unknown),
+            ("08P01", TroubleKind::Changed),
             ("40003", TroubleKind::Unknown),
             ("42P01", TroubleKind::Changed),
             ("42501", TroubleKind::Broken),

@@ -35,18 +35,23 @@ pub(super) struct Writer {
     plans: HashMap<Arc<str>, Plan>,
 }
 
+/// The records of a put, and how far they are.
+struct Work<'a> {
+    records: &'a [SinkRecord<'a>],
+    /// Which have their outcome.
+    done: &'a mut [bool],
+    outcomes: &'a OutcomeSender,
+    /// Whether rows may be copied without a look at those that are there.
+    may_copy: bool,
+}
+
 /// One put on its way.
 struct Put<'a> {
     config: &'a PostgresConfig,
     place: &'a PlaceColumns,
     session: &'a mut Session,
     plan: &'a mut Plan,
-    records: &'a [SinkRecord<'a>],
-    outcomes: &'a OutcomeSender,
-    /// Whether rows may be copied without a look at those that are there.
-    may_copy: bool,
-    /// Which records have their outcome.
-    done: &'a mut [bool],
+    work: Work<'a>,
 }
 
 /// What a statement that was carried out leaves to say.
@@ -123,30 +128,36 @@ impl Writer {
     ) -> Result<(), PutError> {
         let records: Vec<_> = batch.records().collect();
         let mut done = vec![false; records.len()];
-        let first = self.try_put(batch.topic(), &records, &mut done, outcomes).await;
-        let second = match first {
-            Err(trouble) if trouble.kind == TroubleKind::Changed => {
-                tracing::info!(topic = %batch.topic(), reason = %trouble, "The table is looked at again.");
-                self.plans.remove(batch.topic());
-                self.try_put(batch.topic(), &records, &mut done, outcomes).await
-            }
-            first => first,
+        // What came before may be there.
+        let is_new = records.iter().all(|record| record.delivery_count <= 1);
+        let work = Work {
+            records: &records,
+            done: &mut done,
+            outcomes,
+            may_copy: self.config.mode == Mode::Insert && (is_new || self.config.key == Key::None),
         };
-        second.map_err(Trouble::put_error)
+        let topic = batch.topic();
+        let trouble = match self.try_put(topic, work).await {
+            Err(trouble) if trouble.kind == TroubleKind::Changed => trouble,
+            ended => return ended.map_err(Trouble::put_error),
+        };
+        tracing::info!(topic = %topic, reason = %trouble, "The table is looked at again.");
+        self.plans.remove(topic);
+        let work = Work {
+            records: &records,
+            done: &mut done,
+            outcomes,
+            may_copy: false,
+        };
+        self.try_put(topic, work).await.map_err(Trouble::put_error)
     }
 
-    async fn try_put(
-        &mut self,
-        topic: &Arc<str>,
-        records: &[SinkRecord<'_>],
-        done: &mut [bool],
-        outcomes: &OutcomeSender,
-    ) -> Result<(), Trouble> {
+    async fn try_put(&mut self, topic: &Arc<str>, work: Work<'_>) -> Result<(), Trouble> {
         let mut session = match self.session.take().filter(Session::is_usable) {
             Some(session) => session,
             None => Session::open(&self.config).await?,
         };
-        let result = self.put_over(&mut session, topic, records, done, outcomes).await;
+        let result = self.put_over(&mut session, topic, work).await;
         let is_unknown = matches!(&result, Err(trouble) if trouble.kind == TroubleKind::Unknown);
         self.session = Some(session).filter(|_| !is_unknown);
         result
@@ -156,33 +167,26 @@ impl Writer {
         &mut self,
         session: &mut Session,
         topic: &Arc<str>,
-        records: &[SinkRecord<'_>],
-        done: &mut [bool],
-        outcomes: &OutcomeSender,
+        work: Work<'_>,
     ) -> Result<(), Trouble> {
         let broken = |reason: String| Trouble::new(TroubleKind::Broken, reason);
         if !self.plans.contains_key(topic) {
             let name = self.table_name(topic).map_err(broken)?;
-            let plan = Plan::new(self.table(session, &name, records).await?);
+            let plan = Plan::new(self.table(session, &name, work.records).await?);
             plan.check(&self.config, &self.place).map_err(broken)?;
             self.plans.insert(Arc::clone(topic), plan);
         }
         let Some(plan) = self.plans.get_mut(topic) else {
             return Ok(());
         };
-        // What came before may be there.
-        let is_new = records.iter().all(|record| record.delivery_count <= 1);
+        let places: Vec<_> = (0..work.records.len()).collect();
         let mut put = Put {
-            may_copy: self.config.mode == Mode::Insert && (is_new || self.config.key == Key::None),
             config: &self.config,
             place: &self.place,
             session,
             plan,
-            records,
-            outcomes,
-            done,
+            work,
         };
-        let places: Vec<_> = (0..records.len()).collect();
         for chunk in places.chunks(put.config.rows_max.max(1)) {
             put.write(chunk).await?;
         }
@@ -229,7 +233,7 @@ impl Put<'_> {
         open.reverse();
         let mut failed: Option<Trouble> = None;
         while let Some(mut rows) = open.pop() {
-            let order = match self.may_copy && self.can_copy(&rows.layout) {
+            let order = match self.work.may_copy && self.can_copy(&rows.layout) {
                 true => Order::Rows,
                 false => Order::Columns,
             };
@@ -247,11 +251,7 @@ impl Put<'_> {
             };
             match trouble.kind {
                 TroubleKind::Row | TroubleKind::RowLater if order == Order::Rows => {
-                    self.may_copy = false;
-                    open.push(rows);
-                }
-                TroubleKind::Changed if order == Order::Rows && self.plan.table.takes_copy => {
-                    self.plan.table.takes_copy = false;
+                    self.work.may_copy = false;
                     open.push(rows);
                 }
                 TroubleKind::Row | TroubleKind::RowLater if rows.records.len() > 1 => {
@@ -278,7 +278,7 @@ impl Put<'_> {
 
     /// Records by what their rows are like. Where their order counts, those between two of one kind part them.
     async fn sort(&mut self, places: &[usize]) -> Result<Vec<Rows>, Trouble> {
-        let records = self.records;
+        let records = self.work.records;
         let keeps_order = self.config.mode != Mode::Insert && self.config.guard != Guard::Place
             || self.config.mode == Mode::Insert && self.config.delete;
         let mut sorted: Vec<Rows> = Vec::new();
@@ -319,7 +319,7 @@ impl Put<'_> {
     }
 
     fn is_open(&self, place: usize) -> bool {
-        self.done.get(place) == Some(&false)
+        self.work.done.get(place) == Some(&false)
     }
 
     fn of_null(&self) -> Outcome {
@@ -343,7 +343,7 @@ impl Put<'_> {
         let mut request = Request::new(order, &rows.layout, rows.records.len());
         let places = std::mem::take(&mut rows.records);
         for place in places {
-            let Some(record) = self.records.get(place) else {
+            let Some(record) = self.work.records.get(place) else {
                 continue;
             };
             let data = record.data();
@@ -378,9 +378,16 @@ impl Put<'_> {
 
     async fn copy(&mut self, bytes: Bytes, rows: &Rows) -> Result<Done, Trouble> {
         let text = self.statements(&rows.layout).copy();
+        let statement = self.session.prepared(&text).await;
+        let statement = statement.map_err(|error| self.trouble(&error))?;
+        let sink = self.session.client.copy_in::<_, Bytes>(&statement).await;
+        let sink = sink.map_err(|error| {
+            // The driver has sent more than the server answers to.
+            self.session.is_lost = true;
+            Trouble::of(&error)
+        })?;
+        let mut sink = pin!(sink);
         let copied = async {
-            let statement = self.session.prepared(&text).await?;
-            let mut sink = pin!(self.session.client.copy_in::<_, Bytes>(&statement).await?);
             sink.send(bytes).await?;
             sink.finish().await
         };
@@ -453,9 +460,9 @@ impl Put<'_> {
     }
 
     fn report_place(&mut self, place: usize, outcome: Outcome) {
-        if let (Some(done), Some(record)) = (self.done.get_mut(place), self.records.get(place)) {
+        if let (Some(done), Some(record)) = (self.work.done.get_mut(place), self.work.records.get(place)) {
             *done = true;
-            self.outcomes.report(record.offset, outcome);
+            self.work.outcomes.report(record.offset, outcome);
         }
     }
 
@@ -469,11 +476,11 @@ impl Put<'_> {
             let (Some(first), Some(last)) = (run.first(), run.last()) else {
                 continue;
             };
-            if let Some(done) = self.done.get_mut(*first..=*last) {
+            if let Some(done) = self.work.done.get_mut(*first..=*last) {
                 done.fill(true);
             }
-            if let (Some(first), Some(last)) = (self.records.get(*first), self.records.get(*last)) {
-                self.outcomes.written_range(first.offset, last.offset);
+            if let (Some(first), Some(last)) = (self.work.records.get(*first), self.work.records.get(*last)) {
+                self.work.outcomes.written_range(first.offset, last.offset);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 mod failures;
 mod modes;
+mod security;
 mod types;
 
 use std::sync::{Arc, LazyLock};
@@ -10,7 +11,7 @@ use bytes::Bytes;
 use sharegroup_sink::config::{ConfigProblem, Properties, load_properties};
 use sharegroup_sink::convert::{self, Chain, Converters};
 use sharegroup_sink::{
-    Connector, ConnectorConfig, Outcome, Outcomes, OwnedRecord, PutError, Registry, SinkBatch,
+    ConnectorConfig, Outcome, Outcomes, OwnedRecord, PutError, Registry, SinkBatch,
     SinkTask, TaskContext, TaskError,
 };
 use sharegroup_testkit::postgres::Postgres;
@@ -23,7 +24,9 @@ use super::{PostgresConnector, PostgresTask};
 
 /// One server for all tests, each of which has a database of its own.
 fn server() -> &'static Postgres {
-    static SERVER: LazyLock<Postgres> = LazyLock::new(|| Postgres::start(&[("fsync", "off")]).unwrap());
+    static SERVER: LazyLock<Postgres> = LazyLock::new(|| {
+        Postgres::start(&[("fsync", "off"), ("deadlock_timeout", "20ms")]).unwrap()
+    });
     &SERVER
 }
 

@@ -24,7 +24,10 @@ async fn b_059_bad_rows_are_found_and_the_others_are_written_once() {
     let mut task = database.open(&[NO_KEY, ("batch.size", "40")]).await;
     let (result, outcomes) = put(&mut task, numbers(100, &[3, 41]).batch()).await;
     result.unwrap();
-    let refused: Vec<_> = (0..).zip(&outcomes).filter(|(_, o)| matches!(o, Some(Outcome::Refused { .. })));
+    let refused: Vec<_> = (0..)
+        .zip(&outcomes)
+        .filter(|(_, outcome)| matches!(outcome, Some(Outcome::Refused { .. })))
+        .collect();
     assert_eq!(refused.iter().map(|(offset, _)| *offset).collect::<Vec<i64>>(), [3, 17, 41]);
     assert_eq!(database.rows("SELECT count(*), count(DISTINCT id) FROM orders").await, ["97|97"]);
     let Some(Some(Outcome::Refused { reason })) = outcomes.get(3) else {
@@ -108,7 +111,7 @@ impl Cable {
         let (cut, how) = oneshot::channel();
         let first = tokio::spawn(async move {
             let (mut client, _) = listener.accept().await.unwrap();
-            let mut server = TcpStream::connect(("127.0.0.1", super::server().port())).await.unwrap();
+            let mut server = TcpStream::connect(("127.0.0.1", server().port())).await.unwrap();
             let how = tokio::select! {
                 _ = copy_bidirectional(&mut client, &mut server) => return listener,
                 how = how => how,
@@ -128,7 +131,7 @@ impl Cable {
             let listener = first.await.unwrap();
             while let Ok((mut client, _)) = listener.accept().await {
                 tokio::spawn(async move {
-                    let mut server = TcpStream::connect(("127.0.0.1", super::server().port())).await.unwrap();
+                    let mut server = TcpStream::connect(("127.0.0.1", server().port())).await.unwrap();
                     drop(copy_bidirectional(&mut client, &mut server).await);
                 });
             }
