@@ -32,7 +32,10 @@ async fn main() -> Result<(), AnyError> {
     let url = server.url("postgres");
     let (client, connection) = tokio_postgres::connect(&url, NoTls).await?;
     tokio::spawn(connection);
-    println!("{:<18} {:>6} {:>10} {:>8}", "how", "batch", "rows/s", "µs/row");
+    println!(
+        "{:<18} {:>6} {:>10} {:>8}",
+        "how", "batch", "rows/s", "µs/row"
+    );
     for batch in [100, 500, 3000, 10_000] {
         for how in [How::Copy, How::Arrays, How::Staging, How::Pipelined] {
             for upsert in [false, true] {
@@ -242,15 +245,16 @@ async fn arrays(client: &Client, statement: &Statement, all: &[Row]) -> Result<(
 
 /// CPU time that the server's processes for clients have used.
 async fn cpu(client: &Client) -> Result<Duration, AnyError> {
-    let processes =
-        "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name IN ('', 'sharegroup')";
+    let processes = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name IN ('', 'sharegroup')";
     let mut ticks = 0;
     for row in client.query(processes, &[]).await? {
         let pid: i32 = row.get(0);
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let fields = stat.rsplit(')').next().unwrap_or_default();
         let times = fields.split_whitespace().skip(11).take(2);
-        ticks += times.filter_map(|time| time.parse::<u64>().ok()).sum::<u64>();
+        ticks += times
+            .filter_map(|time| time.parse::<u64>().ok())
+            .sum::<u64>();
     }
     Ok(Duration::from_millis(ticks * TICK_MS))
 }

@@ -139,7 +139,11 @@ impl PostgresConfig {
             problems: Vec::new(),
         };
         let kafka = reader.is_kafka_mode();
-        let names = if kafka { reader.key_fields() } else { Vec::new() };
+        let names = if kafka {
+            reader.key_fields()
+        } else {
+            Vec::new()
+        };
         let mut names = names.into_iter();
         let mut name = |default: &str| names.next().unwrap_or_else(|| default.to_owned());
         PlaceColumns {
@@ -221,7 +225,11 @@ impl Reader<'_> {
         }
         #[cfg(not(feature = "tls"))]
         if target.tls != super::url::Tls::Off {
-            self.problem(URL.name, "asks for TLS", "this build has none: use one with the feature tls");
+            self.problem(
+                URL.name,
+                "asks for TLS",
+                "this build has none: use one with the feature tls",
+            );
         }
         Some(target)
     }
@@ -232,13 +240,20 @@ impl Reader<'_> {
     }
 
     fn key_fields(&self) -> Vec<String> {
-        list(&self.either(&PK_FIELDS, &PRIMARY_KEY_FIELDS).unwrap_or_default())
+        list(
+            &self
+                .either(&PK_FIELDS, &PRIMARY_KEY_FIELDS)
+                .unwrap_or_default(),
+        )
     }
 
     fn key(&mut self) -> Key {
         let fields = self.key_fields();
         let mode = self.either(&PK_MODE, &PRIMARY_KEY_MODE).unwrap_or_default();
-        for (one, other) in [(&PK_MODE, &PRIMARY_KEY_MODE), (&PK_FIELDS, &PRIMARY_KEY_FIELDS)] {
+        for (one, other) in [
+            (&PK_MODE, &PRIMARY_KEY_MODE),
+            (&PK_FIELDS, &PRIMARY_KEY_FIELDS),
+        ] {
             let (first, second) = (self.config.get(one.name), self.config.get(other.name));
             if first.is_some() && second.is_some() && first != second {
                 let message = format!("says something else than {}", other.name);
@@ -278,7 +293,11 @@ impl Reader<'_> {
         let is_on = self.config.own_flag(VERSION_GUARD.name);
         if field.is_some() && self.config.get(VERSION_GUARD.name).is_some() && !is_on {
             let advice = "remove one of the two";
-            self.problem(VERSION_FIELD.name, "has no effect with version.guard=false", advice);
+            self.problem(
+                VERSION_FIELD.name,
+                "has no effect with version.guard=false",
+                advice,
+            );
         }
         match (mode, field) {
             (Mode::Insert, _) => Guard::Off,
@@ -307,7 +326,11 @@ impl Reader<'_> {
             .either(&TABLE_FORMAT, &COLLECTION_FORMAT)
             .unwrap_or_else(|| TOPIC.to_owned());
         if let Err(reason) = TableName::of(&format, "topic") {
-            self.problem(TABLE_FORMAT.name, reason, "write table, schema.table or schema.${topic}");
+            self.problem(
+                TABLE_FORMAT.name,
+                reason,
+                "write table, schema.table or schema.${topic}",
+            );
         }
         format
     }
@@ -325,7 +348,10 @@ impl Reader<'_> {
 }
 
 fn list(text: &str) -> Vec<String> {
-    let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let names = text
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty());
     names.map(str::to_owned).collect()
 }
 
@@ -335,9 +361,21 @@ const URL: KeyDef = KeyDef::required(
     ValueKind::Password,
     "the database: jdbc:postgresql://host:port/database?sslmode=verify-full, or the same as postgresql://",
 );
-const USER: KeyDef = KeyDef::unset("connection.user", ValueKind::Text, "who connects; wins over the URL's");
-const USERNAME: KeyDef = KeyDef::unset("connection.username", ValueKind::Text, "the same as connection.user");
-const PASSWORD: KeyDef = KeyDef::unset("connection.password", ValueKind::Password, "the password; wins over the URL's");
+const USER: KeyDef = KeyDef::unset(
+    "connection.user",
+    ValueKind::Text,
+    "who connects; wins over the URL's",
+);
+const USERNAME: KeyDef = KeyDef::unset(
+    "connection.username",
+    ValueKind::Text,
+    "the same as connection.user",
+);
+const PASSWORD: KeyDef = KeyDef::unset(
+    "connection.password",
+    ValueKind::Password,
+    "the password; wins over the URL's",
+);
 const INSERT_MODE: KeyDef = KeyDef::optional(
     "insert.mode",
     ValueKind::OneOf(&["insert", "upsert", "update"]),
@@ -360,7 +398,11 @@ const PK_FIELDS: KeyDef = KeyDef::unset(
     ValueKind::List,
     "the fields of the key, all where it is empty; one name for a key that isn't a struct; with pk.mode=kafka the columns of topic, partition, offset and topic id",
 );
-const PRIMARY_KEY_FIELDS: KeyDef = KeyDef::unset("primary.key.fields", ValueKind::List, "the same as pk.fields");
+const PRIMARY_KEY_FIELDS: KeyDef = KeyDef::unset(
+    "primary.key.fields",
+    ValueKind::List,
+    "the same as pk.fields",
+);
 const DELETE: KeyDef = KeyDef::optional(
     "delete.enabled",
     ValueKind::Bool,
@@ -390,10 +432,17 @@ const TABLE_FORMAT: KeyDef = KeyDef::optional(
     TOPIC,
     "the table, with or without its schema; ${topic} is the topic's name with _ for each dot",
 );
-const COLLECTION_FORMAT: KeyDef = KeyDef::unset("collection.name.format", ValueKind::NonBlank, "the same as table.name.format");
+const COLLECTION_FORMAT: KeyDef = KeyDef::unset(
+    "collection.name.format",
+    ValueKind::NonBlank,
+    "the same as table.name.format",
+);
 const BATCH_SIZE: KeyDef = KeyDef::optional(
     "batch.size",
-    ValueKind::Int { min: 1, max: 100_000 },
+    ValueKind::Int {
+        min: 1,
+        max: 100_000,
+    },
     "3000",
     "most rows of one statement",
 );
@@ -402,14 +451,26 @@ const INCLUDE: KeyDef = KeyDef::unset(
     ValueKind::List,
     "the value's fields that are written, as name or topic:name; all where it is empty; key fields are written always",
 );
-const FIELD_INCLUDE: KeyDef = KeyDef::unset("field.include.list", ValueKind::List, "the same as fields.include.list");
-const WHITELIST: KeyDef = KeyDef::unset("fields.whitelist", ValueKind::List, "the same as fields.include.list");
+const FIELD_INCLUDE: KeyDef = KeyDef::unset(
+    "field.include.list",
+    ValueKind::List,
+    "the same as fields.include.list",
+);
+const WHITELIST: KeyDef = KeyDef::unset(
+    "fields.whitelist",
+    ValueKind::List,
+    "the same as fields.include.list",
+);
 const EXCLUDE: KeyDef = KeyDef::unset(
     "fields.exclude.list",
     ValueKind::List,
     "the value's fields that are left out, as name or topic:name",
 );
-const FIELD_EXCLUDE: KeyDef = KeyDef::unset("field.exclude.list", ValueKind::List, "the same as fields.exclude.list");
+const FIELD_EXCLUDE: KeyDef = KeyDef::unset(
+    "field.exclude.list",
+    ValueKind::List,
+    "the same as fields.exclude.list",
+);
 const VALUE_COLUMN: KeyDef = KeyDef::unset(
     "value.column",
     ValueKind::Text,
@@ -434,19 +495,28 @@ const NULLS: KeyDef = KeyDef::optional(
 );
 const CONNECT_TIMEOUT: KeyDef = KeyDef::optional(
     "connect.timeout.ms",
-    ValueKind::Int { min: 1, max: 600_000 },
+    ValueKind::Int {
+        min: 1,
+        max: 600_000,
+    },
     "10000",
     "longest time to connect to one host",
 );
 const STATEMENT_TIMEOUT: KeyDef = KeyDef::optional(
     "statement.timeout.ms",
-    ValueKind::Int { min: 1, max: 3_600_000 },
+    ValueKind::Int {
+        min: 1,
+        max: 3_600_000,
+    },
     "20000",
     "longest time of one statement; keep it below the group's share.record.lock.duration.ms",
 );
 const LOCK_TIMEOUT: KeyDef = KeyDef::optional(
     "lock.timeout.ms",
-    ValueKind::Int { min: 1, max: 3_600_000 },
+    ValueKind::Int {
+        min: 1,
+        max: 3_600_000,
+    },
     "10000",
     "longest wait of a statement for a lock of the database",
 );
@@ -463,11 +533,17 @@ const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("dialect.name", "it is always PostgreSQL"),
     ("table.types", "tables and views are written to alike"),
     ("quote.sql.identifiers", "names are always quoted"),
-    ("quote.identifiers", "names are always quoted; one that isn't there is looked for in lower case"),
+    (
+        "quote.identifiers",
+        "names are always quoted; one that isn't there is looked for in lower case",
+    ),
     ("db.timezone", "moments are written in UTC"),
     ("use.time.zone", "moments are written in UTC"),
     ("database.time_zone", "moments are written in UTC"),
-    ("use.reduction.buffer", "of several records with one key in a statement the newest is written"),
+    (
+        "use.reduction.buffer",
+        "of several records with one key in a statement the newest is written",
+    ),
     ("flush.max.retries", RETRIED),
     ("flush.retry.delay.ms", RETRIED),
     ("connection.provider", TUNED),
@@ -475,14 +551,27 @@ const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("connection.pool.max_size", TUNED),
     ("connection.pool.acquire_increment", TUNED),
     ("connection.pool.timeout", TUNED),
-    ("connection.restart.on.errors", "a connection that is lost is always made anew"),
+    (
+        "connection.restart.on.errors",
+        "a connection that is lost is always made anew",
+    ),
     ("truncate.enabled", "no record empties a table"),
-    ("column.naming.strategy", "columns have the names of their fields"),
-    ("collection.naming.strategy", "table.name.format names the table"),
+    (
+        "column.naming.strategy",
+        "columns have the names of their fields",
+    ),
+    (
+        "collection.naming.strategy",
+        "table.name.format names the table",
+    ),
 ];
 
 const fn without_effect(name: &'static str) -> KeyDef {
-    KeyDef::unset(name, ValueKind::Text, "a key of the JDBC sinks without effect here")
+    KeyDef::unset(
+        name,
+        ValueKind::Text,
+        "a key of the JDBC sinks without effect here",
+    )
 }
 
 pub(super) const KEYS: &[KeyDef] = &[

@@ -42,10 +42,15 @@ impl Session {
                 _ => TroubleKind::Later,
             };
             let advice = advice(error, &config.target);
-            Trouble::new(kind, format!("no connection to PostgreSQL at {place}: {reason}{advice}"))
+            Trouble::new(
+                kind,
+                format!("no connection to PostgreSQL at {place}: {reason}{advice}"),
+            )
         };
         let settings = driver_settings(&config.target, config.timeouts);
-        let (client, connection) = connect(&settings, &config.target).await.map_err(|error| fail(&error))?;
+        let (client, connection) = connect(&settings, &config.target)
+            .await
+            .map_err(|error| fail(&error))?;
         let session = Self {
             client,
             connection,
@@ -130,7 +135,9 @@ async fn watch(connection: impl Future<Output = Result<(), Error>>) {
 }
 
 fn prelude(config: &PostgresConfig) -> String {
-    let Timeouts { statement, lock, .. } = config.timeouts;
+    let Timeouts {
+        statement, lock, ..
+    } = config.timeouts;
     let mut text = format!(
         "SET statement_timeout = {}; SET lock_timeout = {}; SET client_min_messages = warning; \
          SET TimeZone = 'UTC'; SET DateStyle = 'ISO'; SET IntervalStyle = 'iso_8601'",
@@ -138,7 +145,9 @@ fn prelude(config: &PostgresConfig) -> String {
         lock.as_millis()
     );
     if let Some(path) = &config.target.search_path {
-        let schemas = path.split(',').map(|schema| super::identifier::quoted(schema.trim()));
+        let schemas = path
+            .split(',')
+            .map(|schema| super::identifier::quoted(schema.trim()));
         let schemas: Vec<_> = schemas.collect();
         text = format!("{text}; SET search_path = {}", schemas.join(", "));
     }
@@ -149,7 +158,9 @@ fn prelude(config: &PostgresConfig) -> String {
 fn advice(error: &Error, target: &Target) -> &'static str {
     let code = error.code().map_or("", |code| code.code());
     match (code, target.tls) {
-        ("28000", Tls::Off) => "; where the server takes TLS only, add sslmode=verify-full to connection.url",
+        ("28000", Tls::Off) => {
+            "; where the server takes TLS only, add sslmode=verify-full to connection.url"
+        }
         _ => "",
     }
 }

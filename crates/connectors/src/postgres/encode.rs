@@ -18,6 +18,8 @@ pub(super) enum Class {
     Float,
     Decimal,
     Text,
+    /// Text of a value without a schema.
+    PlainText,
     /// Text that is a JSON document, a moment with its zone, or a UUID.
     Readable,
     Bytes,
@@ -80,7 +82,9 @@ impl Class {
             "io.debezium.time.Timestamp" => Self::Epoch(Unit::Millis),
             "io.debezium.time.MicroTimestamp" => Self::Epoch(Unit::Micros),
             "io.debezium.time.NanoTimestamp" => Self::Epoch(Unit::Nanos),
-            "io.debezium.time.ZonedTimestamp" | "io.debezium.data.Uuid" | "io.debezium.data.Json" => Self::Readable,
+            "io.debezium.time.ZonedTimestamp"
+            | "io.debezium.data.Uuid"
+            | "io.debezium.data.Json" => Self::Readable,
             _ => return None,
         })
     }
@@ -91,7 +95,7 @@ impl Class {
             Value::Int8(_) | Value::Int16(_) | Value::Int32(_) | Value::Int64(_) => Self::Integer,
             Value::Float32(_) | Value::Float64(_) => Self::Float,
             Value::Decimal(_) => Self::Decimal,
-            Value::String(_) => Self::Text,
+            Value::String(_) => Self::PlainText,
             Value::Bytes(_) => Self::Bytes,
             Value::Date(_) => Self::Date,
             Value::Time(_) => Self::Time,
@@ -125,10 +129,15 @@ pub(super) const fn form(class: Class, kind: Kind) -> Option<Form> {
         | (Kind::Bytea | Kind::Uuid, C::Bytes)
         | (Kind::Date, C::Date | C::EpochDays)
         | (Kind::Time, C::Time | C::TimeOfDay(_))
-        | (Kind::Timestamp | Kind::TimestampTz, C::Date | C::EpochDays | C::Timestamp | C::Epoch(_)) => Form::Binary,
+        | (
+            Kind::Timestamp | Kind::TimestampTz,
+            C::Date | C::EpochDays | C::Timestamp | C::Epoch(_),
+        ) => Form::Binary,
         // Raw counts into columns of numbers, as they are.
-        (Kind::Int4 | Kind::Int8 | Kind::Numeric, C::EpochDays | C::TimeOfDay(_) | C::Epoch(_)) => Form::Binary,
-        (_, C::Text | C::Readable) => Form::Text,
+        (Kind::Int4 | Kind::Int8 | Kind::Numeric, C::EpochDays | C::TimeOfDay(_) | C::Epoch(_)) => {
+            Form::Binary
+        }
+        (_, C::Text | C::PlainText | C::Readable) => Form::Text,
         _ => return None,
     })
 }
@@ -180,7 +189,11 @@ fn too_long() -> Misfit {
 }
 
 fn misfit(value: &Value, kind: Kind) -> Misfit {
-    format!("has the type {}, which doesn't take this {}", kind.parameter().0, value.type_name())
+    format!(
+        "has the type {}, which doesn't take this {}",
+        kind.parameter().0,
+        value.type_name()
+    )
 }
 
 fn put_binary(value: &Value, class: Class, kind: Kind, out: &mut BytesMut) -> Result<(), Misfit> {
@@ -208,10 +221,10 @@ fn put_binary(value: &Value, class: Class, kind: Kind, out: &mut BytesMut) -> Re
         Kind::Date => out.put_i32(days(value, class).ok_or_else(wrong)?),
         Kind::Time => out.put_i64(time(value, class).ok_or_else(wrong)?),
         Kind::Timestamp | Kind::TimestampTz => out.put_i64(moment(value, class).ok_or_else(wrong)?),
-        Kind::Json => put_json(value, out)?,
+        Kind::Json => put_json(value, class, out)?,
         Kind::Jsonb => {
             out.put_u8(JSONB_VERSION);
-            put_json(value, out)?;
+            put_json(value, class, out)?;
         }
     }
     Ok(())
@@ -235,7 +248,12 @@ fn narrow<T: TryFrom<i64>>(value: &Value, kind: Kind) -> Result<T, Misfit> {
         _ => integer(value),
     };
     let number = number.and_then(|number| T::try_from(number).ok());
-    number.ok_or_else(|| format!("has the type {}, which doesn't hold this number", kind.parameter().0))
+    number.ok_or_else(|| {
+        format!(
+            "has the type {}, which doesn't hold this number",
+            kind.parameter().0
+        )
+    })
 }
 
 /// A float that is a whole number, and surely the one that was meant.
@@ -299,14 +317,18 @@ fn time(value: &Value, class: Class) -> Option<i64> {
         (_, Value::Time(millis)) => Unit::Millis.micros(*millis)?,
         _ => return None,
     };
-    (0..=MILLIS_PER_DAY * 1000).contains(&micros).then_some(micros)
+    (0..=MILLIS_PER_DAY * 1000)
+        .contains(&micros)
+        .then_some(micros)
 }
 
 /// Microseconds since 2000-01-01 UTC.
 fn moment(value: &Value, class: Class) -> Option<i64> {
     let micros = match (class, value) {
         (Class::Epoch(unit), value) => unit.micros(integer(value)?)?,
-        (Class::EpochDays, value) => Unit::Millis.micros(integer(value)?.checked_mul(MILLIS_PER_DAY)?)?,
+        (Class::EpochDays, value) => {
+            Unit::Millis.micros(integer(value)?.checked_mul(MILLIS_PER_DAY)?)?
+        }
         (_, Value::Timestamp(millis) | Value::Date(millis)) => Unit::Millis.micros(*millis)?,
         _ => return None,
     };
@@ -315,10 +337,10 @@ fn moment(value: &Value, class: Class) -> Option<i64> {
     (micros != i64::MIN && micros != i64::MAX).then_some(micros)
 }
 
-/// Text and bytes are taken for JSON documents, all else is written as one.
-fn put_json(value: &Value, out: &mut BytesMut) -> Result<(), Misfit> {
+/// Text with a schema, and bytes, are taken for JSON documents; all else is written as one.
+fn put_json(value: &Value, class: Class, out: &mut BytesMut) -> Result<(), Misfit> {
     match value {
-        Value::String(text) => put_str(text, out),
+        Value::String(text) if class != Class::PlainText => put_str(text, out),
         Value::Bytes(bytes) => {
             out.put_slice(bytes);
             Ok(())
@@ -348,7 +370,9 @@ fn put_text(value: &Value, class: Class, kind: Kind, out: &mut BytesMut) -> Resu
             let mut line = Vec::new();
             json::value(value, &mut line);
             // Dates, times and floats without a number stand in quotes.
-            let plain = line.strip_prefix(b"\"").and_then(|line| line.strip_suffix(b"\""));
+            let plain = line
+                .strip_prefix(b"\"")
+                .and_then(|line| line.strip_suffix(b"\""));
             out.put_slice(plain.unwrap_or(&line));
             Ok(())
         }
@@ -357,7 +381,10 @@ fn put_text(value: &Value, class: Class, kind: Kind, out: &mut BytesMut) -> Resu
 
 /// Counts that only a column of time knows how to read.
 const fn needs_date(class: Class) -> bool {
-    matches!(class, Class::EpochDays | Class::TimeOfDay(_) | Class::Epoch(_))
+    matches!(
+        class,
+        Class::EpochDays | Class::TimeOfDay(_) | Class::Epoch(_)
+    )
 }
 
 fn put_display(value: &impl std::fmt::Display, out: &mut BytesMut) -> Result<(), Misfit> {

@@ -25,8 +25,14 @@ impl TableName {
             return Err("names more than a schema and a table".to_owned());
         }
         let name = match second {
-            Some(table) => Self { schema: Some(first), table },
-            None => Self { schema: None, table: first },
+            Some(table) => Self {
+                schema: Some(first),
+                table,
+            },
+            None => Self {
+                schema: None,
+                table: first,
+            },
         };
         for part in name.schema.iter().chain([&name.table]) {
             check(part)?;
@@ -57,7 +63,9 @@ pub(super) fn check(name: &str) -> Result<(), String> {
         return Err("has a placeholder that isn't known; only ${topic} is".to_owned());
     }
     if name.len() > NAME_BYTES_MAX {
-        return Err(format!("gives the name {name}, which is longer than {NAME_BYTES_MAX} bytes"));
+        return Err(format!(
+            "gives the name {name}, which is longer than {NAME_BYTES_MAX} bytes"
+        ));
     }
     Ok(())
 }
@@ -82,7 +90,12 @@ mod tests {
         ] {
             assert_eq!(name(format, topic), Ok(expected.to_owned()));
         }
-        for (format, topic) in [("a.b.c", "t"), ("a.", "t"), ("${x}", "t"), ("${topic}", &*"t".repeat(64))] {
+        for (format, topic) in [
+            ("a.b.c", "t"),
+            ("a.", "t"),
+            ("${x}", "t"),
+            ("${topic}", &*"t".repeat(64)),
+        ] {
             assert!(name(format, topic).is_err(), "{format}");
         }
     }

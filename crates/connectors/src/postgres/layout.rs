@@ -60,7 +60,11 @@ fn field(value: &Value, index: usize) -> Option<&Value> {
         Value::Struct(row) => {
             let value = row.values().get(index)?;
             let default = || row.schema().fields().get(index)?.schema().default();
-            Some(if value.is_null() { default().unwrap_or(value) } else { value })
+            Some(if value.is_null() {
+                default().unwrap_or(value)
+            } else {
+                value
+            })
         }
         Value::Map(map) => map.iter().nth(index).map(|(_, value)| value),
         _ => None,
@@ -96,7 +100,12 @@ pub(super) struct Layout {
 
 impl Layout {
     /// Whether it is the layout of this record as well.
-    pub(super) fn fits(&self, config: &PostgresConfig, data: &ConvertedRecord, is_delete: bool) -> bool {
+    pub(super) fn fits(
+        &self,
+        config: &PostgresConfig,
+        data: &ConvertedRecord,
+        is_delete: bool,
+    ) -> bool {
         self.shape.is_delete == is_delete && self.likeness.fits(config, data)
     }
 }
@@ -134,7 +143,9 @@ impl Likeness {
     fn fits(&self, config: &PostgresConfig, data: &ConvertedRecord) -> bool {
         self.key.fits(&data.key)
             && match config.value_column {
-                Some(_) => matches!(self.value, Part::Class(class) if class == class_of(&data.value)),
+                Some(_) => {
+                    matches!(self.value, Part::Class(class) if class == class_of(&data.value))
+                }
                 None => self.value.fits(&data.value),
             }
     }
@@ -200,9 +211,24 @@ pub(super) fn wanted(
         Key::None => {}
         Key::Place => {
             wanted.push(of_place(&place.topic, Source::Topic, Class::Text, false));
-            wanted.push(of_place(&place.topic_id, Source::TopicId, Class::Bytes, true));
-            wanted.push(of_place(&place.partition, Source::Partition, Class::Integer, true));
-            wanted.push(of_place(&place.offset, Source::Offset, Class::Integer, true));
+            wanted.push(of_place(
+                &place.topic_id,
+                Source::TopicId,
+                Class::Bytes,
+                true,
+            ));
+            wanted.push(of_place(
+                &place.partition,
+                Source::Partition,
+                Class::Integer,
+                true,
+            ));
+            wanted.push(of_place(
+                &place.offset,
+                Source::Offset,
+                Class::Integer,
+                true,
+            ));
         }
         Key::RecordKey(names) => key_fields("key", &data.key, names, &mut wanted)?,
         Key::RecordValue(names) => key_fields("value", &data.value, names, &mut wanted)?,
@@ -211,10 +237,30 @@ pub(super) fn wanted(
         value_fields(config, record, data, &mut wanted)?;
     }
     if config.mode != Mode::Insert && config.guard == Guard::Place {
-        wanted.push(of_place(&place.topic_id, Source::TopicId, Class::Bytes, false));
-        wanted.push(of_place(&place.partition, Source::Partition, Class::Integer, false));
-        wanted.push(of_place(&place.offset, Source::Offset, Class::Integer, false));
-        wanted.push(of_place(TIMESTAMP_COLUMN, Source::Timestamp, Class::Timestamp, false));
+        wanted.push(of_place(
+            &place.topic_id,
+            Source::TopicId,
+            Class::Bytes,
+            false,
+        ));
+        wanted.push(of_place(
+            &place.partition,
+            Source::Partition,
+            Class::Integer,
+            false,
+        ));
+        wanted.push(of_place(
+            &place.offset,
+            Source::Offset,
+            Class::Integer,
+            false,
+        ));
+        wanted.push(of_place(
+            TIMESTAMP_COLUMN,
+            Source::Timestamp,
+            Class::Timestamp,
+            false,
+        ));
     }
     for column in &wanted {
         identifier::check(&column.name)?;
@@ -240,27 +286,43 @@ fn key_fields(
     wanted: &mut Vec<Wanted>,
 ) -> Result<(), String> {
     let is_of_key = part == "key";
-    let fields = match &data.value {
-        Value::Struct(_) | Value::Map(_) => fields(data, is_of_key)?,
-        Value::Null => return Err(format!("its {part} is null, and pk.mode takes the row's key from it")),
-        _ if !is_of_key => return Err("its value has no fields, and pk.mode=record_value takes the row's key from them".to_owned()),
-        _ => match names {
-            [name] => vec![Wanted {
-                name: name.clone(),
-                source: Source::Key,
-                class: class_of(data),
-                schema: data.schema.clone(),
-                is_key: true,
-            }],
-            _ => return Err("its key has no fields; give it a name with pk.fields".to_owned()),
-        },
-    };
+    let fields =
+        match &data.value {
+            Value::Struct(_) | Value::Map(_) => fields(data, is_of_key)?,
+            Value::Null => {
+                return Err(format!(
+                    "its {part} is null, and pk.mode takes the row's key from it"
+                ));
+            }
+            _ if !is_of_key => return Err(
+                "its value has no fields, and pk.mode=record_value takes the row's key from them"
+                    .to_owned(),
+            ),
+            _ => match names {
+                [name] => vec![Wanted {
+                    name: name.clone(),
+                    source: Source::Key,
+                    class: class_of(data),
+                    schema: data.schema.clone(),
+                    is_key: true,
+                }],
+                _ => return Err("its key has no fields; give it a name with pk.fields".to_owned()),
+            },
+        };
     let taken = |field: &Wanted| names.is_empty() || names.contains(&field.name);
     let before = wanted.len();
-    wanted.extend(fields.into_iter().filter(taken).map(|field| Wanted { is_key: true, ..field }));
+    wanted.extend(fields.into_iter().filter(taken).map(|field| Wanted {
+        is_key: true,
+        ..field
+    }));
     let found = wanted.get(before..).unwrap_or_default();
-    match names.iter().find(|name| !found.iter().any(|field| field.name == **name)) {
-        Some(name) => Err(format!("its {part} has no field {name}, which pk.fields names")),
+    match names
+        .iter()
+        .find(|name| !found.iter().any(|field| field.name == **name))
+    {
+        Some(name) => Err(format!(
+            "its {part} has no field {name}, which pk.fields names"
+        )),
         None if found.is_empty() => Err(format!("its {part} has no fields")),
         None => Ok(()),
     }
@@ -283,16 +345,19 @@ fn value_fields(
         });
     } else {
         for field in fields(&data.value, false)? {
-            let is_known = wanted.iter().take(keys).any(|known| known.name == field.name);
+            let is_known = wanted
+                .iter()
+                .take(keys)
+                .any(|known| known.name == field.name);
             if !is_known && config.fields.take(record.topic, &field.name) {
                 wanted.push(field);
             }
         }
     }
     match &config.guard {
-        Guard::Field(version) if !wanted.iter().any(|field| field.name == *version) => {
-            Err(format!("it has no field {version}, which version.field names"))
-        }
+        Guard::Field(version) if !wanted.iter().any(|field| field.name == *version) => Err(
+            format!("it has no field {version}, which version.field names"),
+        ),
         _ => Ok(()),
     }
 }
@@ -316,16 +381,19 @@ fn fields(data: &SchemaAndValue, is_of_key: bool) -> Result<Vec<Wanted>, String>
             Ok(fields.collect())
         }
         Value::Map(map) => {
-            let fields = map.iter().enumerate().map(|(index, (name, value))| match name {
-                Value::String(name) => Ok(Wanted {
-                    name: name.to_string(),
-                    source: source(index),
-                    class: Class::of_value(value),
-                    schema: None,
-                    is_key: false,
-                }),
-                _ => Err("it is a map whose keys aren't text".to_owned()),
-            });
+            let fields = map
+                .iter()
+                .enumerate()
+                .map(|(index, (name, value))| match name {
+                    Value::String(name) => Ok(Wanted {
+                        name: name.to_string(),
+                        source: source(index),
+                        class: Class::of_value(value),
+                        schema: None,
+                        is_key: false,
+                    }),
+                    _ => Err("it is a map whose keys aren't text".to_owned()),
+                });
             fields.collect()
         }
         Value::Null => Err("its value is null".to_owned()),
@@ -365,7 +433,10 @@ pub(super) fn layout(
         }
         let Some(form) = form(field.class, column.kind) else {
             let class = format!("{:?}", field.class).to_lowercase();
-            let reason = format!("column {} has the type {}, which doesn't take a {class}", column.name, column.type_name);
+            let reason = format!(
+                "column {} has the type {}, which doesn't take a {class}",
+                column.name, column.type_name
+            );
             return Err(NoLayout::Refused(reason));
         };
         if field.is_key {

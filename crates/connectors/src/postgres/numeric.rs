@@ -33,7 +33,11 @@ pub(super) fn put_nan(out: &mut BytesMut) {
 
 /// The integer of up to 16 bytes in two's complement.
 fn small(unscaled: &[u8]) -> Option<i128> {
-    let fill = if unscaled.first()? & 0x80 == 0 { 0 } else { 0xff };
+    let fill = if unscaled.first()? & 0x80 == 0 {
+        0
+    } else {
+        0xff
+    };
     let mut bytes = [fill; 16];
     let start = bytes.len().checked_sub(unscaled.len())?;
     bytes.get_mut(start..)?.copy_from_slice(unscaled);
@@ -58,7 +62,9 @@ fn decimal_digits(mut number: u128, buffer: &mut [u8; 40]) -> &[u8] {
 fn put(is_negative: bool, digits: &[u8], scale: i32, out: &mut BytesMut) -> Option<()> {
     let zeros = digits.iter().take_while(|digit| **digit == b'0').count();
     let digits = digits.get(zeros..).unwrap_or_default();
-    let shown_scale = u16::try_from(scale.max(0)).ok().filter(|scale| *scale <= SCALE_MAX)?;
+    let shown_scale = u16::try_from(scale.max(0))
+        .ok()
+        .filter(|scale| *scale <= SCALE_MAX)?;
     if digits.is_empty() {
         header([0, 0, POSITIVE, shown_scale], out);
         return Some(());
@@ -81,7 +87,15 @@ fn put(is_negative: bool, digits: &[u8], scale: i32, out: &mut BytesMut) -> Opti
     }
     let sign = if is_negative { NEGATIVE } else { POSITIVE };
     let weight = i16::try_from(weight).ok()?;
-    header([u16::try_from(groups).ok()?, weight.cast_unsigned(), sign, shown_scale], out);
+    header(
+        [
+            u16::try_from(groups).ok()?,
+            weight.cast_unsigned(),
+            sign,
+            shown_scale,
+        ],
+        out,
+    );
     (0..groups).for_each(|number| out.put_u16(group(number)));
     Some(())
 }
@@ -103,7 +117,9 @@ mod tests {
         let mut out = BytesMut::new();
         put_decimal(&Decimal::parse(text).unwrap(), &mut out).unwrap();
         let words = out.chunks_exact(2);
-        words.map(|word| u16::from_be_bytes([word[0], word[1]])).collect()
+        words
+            .map(|word| u16::from_be_bytes([word[0], word[1]]))
+            .collect()
     }
 
     #[test]
@@ -117,7 +133,12 @@ mod tests {
             ("0.0001", vec![1, 0xffff, 0, 4, 1]),
             ("0.00001", vec![1, 0xfffe, 0, 5, 1000]),
             ("1E+5", vec![1, 1, 0, 0, 10]),
-            ("170141183460469231731687303715884105728", vec![10, 9, 0, 0, 170, 1411, 8346, 469, 2317, 3168, 7303, 7158, 8410, 5728]),
+            (
+                "170141183460469231731687303715884105728",
+                vec![
+                    10, 9, 0, 0, 170, 1411, 8346, 469, 2317, 3168, 7303, 7158, 8410, 5728,
+                ],
+            ),
         ] {
             assert_eq!(words(text), expected, "{text}");
         }

@@ -56,7 +56,11 @@ impl Plan {
         data: &ConvertedRecord,
         is_delete: bool,
     ) -> Result<Arc<Layout>, NoRow> {
-        if let Some(known) = self.layouts.iter().find(|known| known.fits(config, data, is_delete)) {
+        if let Some(known) = self
+            .layouts
+            .iter()
+            .find(|known| known.fits(config, data, is_delete))
+        {
             return Ok(Arc::clone(known));
         }
         let fields = wanted(config, place, record, data, is_delete).map_err(NoRow::Refused)?;
@@ -68,7 +72,11 @@ impl Plan {
             found = layout(config, &self.table, data, fields, is_delete);
         }
         let layout = Arc::new(found.map_err(|error| NoRow::Refused(self.reason(error)))?);
-        self.check_key(config, place, &layout).map_err(NoRow::Trouble)?;
+        if !is_delete {
+            let keys = layout.shape.key_columns().collect();
+            let broken = |reason| NoRow::Trouble(Trouble::new(TroubleKind::Broken, reason));
+            self.check_key(config, place, keys).map_err(broken)?;
+        }
         self.layouts.insert(0, Arc::clone(&layout));
         self.layouts.truncate(LAYOUTS_MAX);
         Ok(layout)
@@ -100,27 +108,35 @@ impl Plan {
     }
 
     /// Rows that must be told apart need an index that does.
-    fn check_key(&self, config: &PostgresConfig, place: &PlaceColumns, layout: &Layout) -> Result<(), Trouble> {
-        let keys: Vec<_> = layout.shape.key_columns().collect();
-        let needs_index = !keys.is_empty() && !layout.shape.is_delete && config.mode != Mode::Update;
+    fn check_key(
+        &self,
+        config: &PostgresConfig,
+        place: &PlaceColumns,
+        keys: Vec<usize>,
+    ) -> Result<(), String> {
+        let needs_index = !keys.is_empty() && config.mode != Mode::Update;
         let topic = self.table.column(&place.topic);
         let with_topic = || topic.map(|topic| [keys.as_slice(), &[topic]].concat());
         if !needs_index
             || self.table.is_unique(&keys)
-            || config.key == Key::Place && with_topic().is_some_and(|keys| self.table.is_unique(&keys))
+            || config.key == Key::Place
+                && with_topic().is_some_and(|keys| self.table.is_unique(&keys))
         {
             return Ok(());
         }
-        let reason = format!(
+        Err(format!(
             "nothing keeps the rows of {0} apart by their key: CREATE UNIQUE INDEX ON {0} ({1})",
             self.table.name,
             self.table.names(keys)
-        );
-        Err(Trouble::new(TroubleKind::Broken, reason))
+        ))
     }
 
     /// What the table lacks before the first record comes: what doesn't depend on records.
-    pub(super) fn check(&self, config: &PostgresConfig, place: &PlaceColumns) -> Result<(), String> {
+    pub(super) fn check(
+        &self,
+        config: &PostgresConfig,
+        place: &PlaceColumns,
+    ) -> Result<(), String> {
         let mut needed: Vec<(&str, &str)> = Vec::new();
         let is_guarded = config.mode != Mode::Insert && config.guard == Guard::Place;
         if config.key == Key::Place {
@@ -136,15 +152,37 @@ impl Plan {
         }
         needed.retain(|(name, _)| self.table.column(name).is_none());
         if needed.is_empty() || config.evolve && config.key != Key::Place {
-            return Ok(());
+            let keys: Vec<&str> = match &config.key {
+                Key::None => Vec::new(),
+                Key::Place => vec![&place.topic_id, &place.partition, &place.offset],
+                Key::RecordKey(names) | Key::RecordValue(names) => {
+                    names.iter().map(String::as_str).collect()
+                }
+            };
+            let columns: Option<Vec<_>> = keys.iter().map(|name| self.table.column(name)).collect();
+            // Columns that aren't there yet are told of with the first record.
+            return columns.map_or(Ok(()), |keys| self.check_key(config, place, keys));
         }
-        let added = needed.iter().map(|(name, kind)| format!("ADD COLUMN {} {kind}", quoted(name)));
-        let statement = format!("ALTER TABLE {} {}", self.table.name, added.collect::<Vec<_>>().join(", "));
+        let added = needed
+            .iter()
+            .map(|(name, kind)| format!("ADD COLUMN {} {kind}", quoted(name)));
+        let statement = format!(
+            "ALTER TABLE {} {}",
+            self.table.name,
+            added.collect::<Vec<_>>().join(", ")
+        );
         let why = match config.key {
-            Key::Place => "with pk.mode=kafka a record's place is its row's key, the id of its topic included, since a topic that is made anew counts its offsets from 0 again; add them, with a unique index of topic id, partition and offset, or choose another pk.mode",
-            _ => "records come in no order, and these columns keep an older one from replacing a newer one; add them, or name a field with version.field, or set version.guard=false",
+            Key::Place => {
+                "with pk.mode=kafka a record's place is its row's key, the id of its topic included, since a topic that is made anew counts its offsets from 0 again; add them, with a unique index of topic id, partition and offset, or choose another pk.mode"
+            }
+            _ => {
+                "records come in no order, and these columns keep an older one from replacing a newer one; add them, or name a field with version.field, or set version.guard=false"
+            }
         };
-        Err(format!("the table {} lacks columns ({statement}): {why}", self.table.name))
+        Err(format!(
+            "the table {} lacks columns ({statement}): {why}",
+            self.table.name
+        ))
     }
 }
 
@@ -164,7 +202,9 @@ pub(super) async fn create(
     let statement = create_table(&name.to_string(), &table, &keys);
     let transaction = client.transaction().await?;
     // Two that make one table at the same time fail in the catalog otherwise.
-    transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
+    transaction
+        .execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK])
+        .await?;
     transaction.batch_execute(&statement).await?;
     transaction.commit().await?;
     tracing::info!(table = %name, statement, "The table is there.");
@@ -192,7 +232,7 @@ fn type_of(field: &Wanted) -> Option<&'static str> {
         (Source::Timestamp, _) => "timestamptz",
         (Source::Value, _) => "jsonb",
         (_, Some(schema)) => type_of_schema(schema, field.class),
-        (Source::Key, None) if field.class == Class::Text => "text",
+        (Source::Key, None) if field.class == Class::PlainText => "text",
         (Source::Key, None) if field.class == Class::Bytes => "bytea",
         _ => return None,
     })

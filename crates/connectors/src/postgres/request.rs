@@ -53,7 +53,9 @@ impl Request {
         };
         let mut request = Self {
             order,
-            buffers: std::iter::repeat_with(|| BytesMut::with_capacity(rows * FIELD_BYTES)).take(buffers).collect(),
+            buffers: std::iter::repeat_with(|| BytesMut::with_capacity(rows * FIELD_BYTES))
+                .take(buffers)
+                .collect(),
             count: 0,
             keys: HashSet::new(),
             hasher: RandomState::new(),
@@ -79,7 +81,8 @@ impl Request {
         let mut row = self.hasher.build_hasher();
         if self.order == Order::Rows {
             let start = self.buffer(0).len();
-            let count = i16::try_from(layout.cells.len()).map_err(|_| "has too many columns".to_owned())?;
+            let count =
+                i16::try_from(layout.cells.len()).map_err(|_| "has too many columns".to_owned())?;
             self.buffer(0).put_i16(count);
             let pushed = self.push_fields(table, layout, record, data, &mut row);
             if pushed.is_err() {
@@ -123,8 +126,13 @@ impl Request {
             let told = |reason| format!("column {} {reason}", column.name);
             let is_null = match source {
                 Source::Topic => put(encode::put_bytes(record.topic.as_bytes(), out)),
-                Source::TopicId if column.kind == Kind::Uuid => put(encode::put_bytes(&record.topic_id.0, out)),
-                Source::TopicId => put(encode::put_bytes(record.topic_id.to_string().as_bytes(), out)),
+                Source::TopicId if column.kind == Kind::Uuid => {
+                    put(encode::put_bytes(&record.topic_id.0, out))
+                }
+                Source::TopicId => put(encode::put_bytes(
+                    record.topic_id.to_string().as_bytes(),
+                    out,
+                )),
                 Source::Partition => {
                     let value = Value::Int32(record.partition);
                     put(encode::put(&value, Class::Integer, column.kind, *form, out))
@@ -135,7 +143,13 @@ impl Request {
                 }
                 Source::Timestamp => {
                     let value = Value::Timestamp(record.timestamp);
-                    put(encode::put(&value, Class::Timestamp, column.kind, *form, out))
+                    put(encode::put(
+                        &value,
+                        Class::Timestamp,
+                        column.kind,
+                        *form,
+                        out,
+                    ))
                 }
                 source => {
                     let value = source.of(data).unwrap_or(&Value::Null);
@@ -162,8 +176,13 @@ impl Request {
         &mut self.buffers[number]
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(super) const fn len(&self) -> usize {
         self.count
+    }
+
+    /// Whether enough is in it for one statement.
+    pub(super) fn is_full(&self) -> bool {
+        self.buffers.iter().map(BytesMut::len).sum::<usize>() >= BYTES_MAX
     }
 
     /// All that COPY takes.
@@ -174,11 +193,15 @@ impl Request {
 
     /// The columns as arrays of these types.
     pub(super) fn arrays<'a>(&'a self, types: impl Iterator<Item = u32> + 'a) -> Vec<Array<'a>> {
-        let arrays = self.buffers.iter().zip(types).map(|(fields, element)| Array {
-            element,
-            count: self.count,
-            fields,
-        });
+        let arrays = self
+            .buffers
+            .iter()
+            .zip(types)
+            .map(|(fields, element)| Array {
+                element,
+                count: self.count,
+                fields,
+            });
         arrays.collect()
     }
 }
@@ -222,5 +245,7 @@ impl ToSql for Array<'_> {
 /// Signature, flags, no extension.
 const COPY_HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 const COPY_END: i16 = -1;
+/// Bytes of one statement, but for its last row: what the server holds of it at a time, too.
+const BYTES_MAX: usize = 16 << 20;
 /// What a field may take, at first.
 const FIELD_BYTES: usize = 16;

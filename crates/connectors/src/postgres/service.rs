@@ -88,11 +88,14 @@ impl Writer {
                 if self.config.create {
                     continue;
                 }
-                let message = format!("there is no table {name} for the topic {topic}: make it, set auto.create=true, or name another with table.name.format");
+                let message = format!(
+                    "there is no table {name} for the topic {topic}: make it, set auto.create=true, or name another with table.name.format"
+                );
                 return Err(TaskError::new(message));
             };
             let plan = Plan::new(table);
-            plan.check(&self.config, &self.place).map_err(TaskError::new)?;
+            plan.check(&self.config, &self.place)
+                .map_err(TaskError::new)?;
             self.plans.insert(Arc::clone(topic), plan);
         }
         Ok(())
@@ -208,14 +211,26 @@ impl Writer {
         if self.config.create {
             for record in records {
                 let data = record.data();
-                match create(&mut session.client, name, &self.config, &self.place, record, &data).await {
+                match create(
+                    &mut session.client,
+                    name,
+                    &self.config,
+                    &self.place,
+                    record,
+                    &data,
+                )
+                .await
+                {
                     Ok(()) => {
                         let described = Table::describe(&session.client, name).await;
                         let described = described.map_err(|error| Trouble::of(&error))?;
                         return described.ok_or_else(|| Trouble::new(TroubleKind::Broken, why));
                     }
                     Err(NoRow::Refused(reason)) => {
-                        why = format!("the table {name} can't be made for the record at offset {}: {reason}", record.offset);
+                        why = format!(
+                            "the table {name} can't be made for the record at offset {}: {reason}",
+                            record.offset
+                        );
                     }
                     Err(NoRow::Trouble(trouble)) => return Err(trouble),
                 }
@@ -237,7 +252,8 @@ impl Put<'_> {
                 true => Order::Rows,
                 false => Order::Columns,
             };
-            let request = self.request(order, &mut rows);
+            let (request, rest) = self.request(order, &mut rows);
+            open.extend(rest);
             if request.len() == 0 {
                 continue;
             }
@@ -257,7 +273,10 @@ impl Put<'_> {
                 TroubleKind::Row | TroubleKind::RowLater if rows.records.len() > 1 => {
                     let second = rows.records.split_off(rows.records.len() / 2);
                     let layout = Arc::clone(&rows.layout);
-                    open.push(Rows { layout, records: second });
+                    open.push(Rows {
+                        layout,
+                        records: second,
+                    });
                     open.push(rows);
                 }
                 TroubleKind::Row => self.report(&rows, &refused(trouble.reason)),
@@ -295,7 +314,14 @@ impl Put<'_> {
             }
             let layout = self
                 .plan
-                .layout(&self.session.client, self.config, self.place, record, &data, is_delete)
+                .layout(
+                    &self.session.client,
+                    self.config,
+                    self.place,
+                    record,
+                    &data,
+                    is_delete,
+                )
                 .await;
             let layout = match layout {
                 Ok(layout) => layout,
@@ -312,7 +338,10 @@ impl Put<'_> {
             };
             match like {
                 Some(rows) => rows.records.push(place),
-                None => sorted.push(Rows { layout, records: vec![place] }),
+                None => sorted.push(Rows {
+                    layout,
+                    records: vec![place],
+                }),
             }
         }
         Ok(sorted)
@@ -335,14 +364,19 @@ impl Put<'_> {
             let column = self.plan.table.columns.get(*place);
             *form == super::encode::Form::Binary && column.is_some()
         };
-        self.plan.table.takes_copy && !layout.shape.is_delete && layout.shape.columns.iter().all(is_binary)
+        self.plan.table.takes_copy
+            && !layout.shape.is_delete
+            && layout.shape.columns.iter().all(is_binary)
     }
 
-    /// The rows in binary form; those that don't fit are refused and left out.
-    fn request(&mut self, order: Order, rows: &mut Rows) -> Request {
+    /// The rows in binary form, and those that are too many for one statement; what doesn't fit its column is refused
+    /// and left out.
+    fn request(&mut self, order: Order, rows: &mut Rows) -> (Request, Option<Rows>) {
         let mut request = Request::new(order, &rows.layout, rows.records.len());
-        let places = std::mem::take(&mut rows.records);
-        for place in places {
+        let mut places = std::mem::take(&mut rows.records).into_iter();
+        while !request.is_full()
+            && let Some(place) = places.next()
+        {
             let Some(record) = self.work.records.get(place) else {
                 continue;
             };
@@ -352,7 +386,10 @@ impl Put<'_> {
                 Err(reason) => self.report_place(place, refused(reason)),
             }
         }
-        request
+        let records: Vec<_> = places.collect();
+        let layout = Arc::clone(&rows.layout);
+        let rest = (!records.is_empty()).then_some(Rows { layout, records });
+        (request, rest)
     }
 
     /// Carries out the statement, again and again while it collides with others.
@@ -392,7 +429,9 @@ impl Put<'_> {
             sink.finish().await
         };
         let copied = copied.await;
-        copied.map(|_| Done::Written).map_err(|error| self.trouble(&error))
+        copied
+            .map(|_| Done::Written)
+            .map_err(|error| self.trouble(&error))
     }
 
     async fn run_once(&mut self, request: &Request, rows: &Rows) -> Result<Done, Trouble> {
@@ -406,14 +445,18 @@ impl Put<'_> {
             .map(|(place, form)| statements.parameter(*place, *form).1)
             .collect();
         let arrays = request.arrays(types.into_iter());
-        let parameters: Vec<_> = arrays.iter().map(|array| array as &(dyn ToSql + Sync)).collect();
+        let parameters: Vec<_> = arrays
+            .iter()
+            .map(|array| array as &(dyn ToSql + Sync))
+            .collect();
         let written = async {
             let statement = self.session.prepared(&text).await?;
             self.session.client.execute(&statement, &parameters).await
         };
         let written = written.await.map_err(|error| self.trouble(&error))?;
         // Where rows have the database's keys, one that was there may be another record's.
-        let may_be_others = self.config.mode == Mode::Insert && !matches!(self.config.key, Key::None | Key::Place);
+        let may_be_others =
+            self.config.mode == Mode::Insert && !matches!(self.config.key, Key::None | Key::Place);
         let count = u64::try_from(request.len()).unwrap_or(u64::MAX);
         if !may_be_others || rows.layout.shape.is_delete || written == count {
             return Ok(Done::Written);
@@ -436,7 +479,9 @@ impl Put<'_> {
         self.report(rows, &Outcome::Written);
         for row in found {
             let number = usize::try_from(row.get::<_, i64>(0)).unwrap_or(0);
-            let place = number.checked_sub(1).and_then(|number| rows.records.get(number));
+            let place = number
+                .checked_sub(1)
+                .and_then(|number| rows.records.get(number));
             let reason = "another row has its key, and insert.mode=insert replaces none";
             if let Some(place) = place {
                 self.report_place(*place, refused(reason.to_owned()));
@@ -460,7 +505,9 @@ impl Put<'_> {
     }
 
     fn report_place(&mut self, place: usize, outcome: Outcome) {
-        if let (Some(done), Some(record)) = (self.work.done.get_mut(place), self.work.records.get(place)) {
+        if let (Some(done), Some(record)) =
+            (self.work.done.get_mut(place), self.work.records.get(place))
+        {
             *done = true;
             self.work.outcomes.report(record.offset, outcome);
         }
@@ -479,7 +526,9 @@ impl Put<'_> {
             if let Some(done) = self.work.done.get_mut(*first..=*last) {
                 done.fill(true);
             }
-            if let (Some(first), Some(last)) = (self.work.records.get(*first), self.work.records.get(*last)) {
+            if let (Some(first), Some(last)) =
+                (self.work.records.get(*first), self.work.records.get(*last))
+            {
                 self.work.outcomes.written_range(first.offset, last.offset);
             }
         }
@@ -491,7 +540,10 @@ const fn refused(reason: String) -> Outcome {
 }
 
 const fn later(reason: String) -> Outcome {
-    Outcome::Later { reason, after: None }
+    Outcome::Later {
+        reason,
+        after: None,
+    }
 }
 
 fn no_answer() -> Trouble {

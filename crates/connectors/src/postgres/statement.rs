@@ -18,8 +18,13 @@ pub(super) struct Statements<'a> {
 impl Statements<'_> {
     /// Takes rows in COPY's binary form, without looking for those that are there.
     pub(super) fn copy(&self) -> String {
-        let columns = self.table.names(self.shape.columns.iter().map(|column| column.0));
-        format!("COPY {} ({columns}) FROM STDIN (FORMAT binary)", self.table.name)
+        let columns = self
+            .table
+            .names(self.shape.columns.iter().map(|column| column.0));
+        format!(
+            "COPY {} ({columns}) FROM STDIN (FORMAT binary)",
+            self.table.name
+        )
     }
 
     /// Writes rows. `repeats`: a key may be there more than once, and its newest row counts.
@@ -37,18 +42,29 @@ impl Statements<'_> {
     /// Numbers, from 1, of the rows that were not written for another row with their key that isn't the same.
     pub(super) fn others(&self) -> String {
         let column = |place: &(usize, Form)| self.name(place.0);
-        let columns: Vec<_> = self.shape.columns.iter().map(column).collect();
-        let of = |table: &str| {
-            let columns = columns.iter().map(|name| format!("{table}.{name}::text"));
-            columns.collect::<Vec<_>>().join(", ")
+        let there: Vec<_> = self
+            .shape
+            .columns
+            .iter()
+            .map(|place| format!("t.{}::text", column(place)))
+            .collect();
+        // As the column would have it, rounded for example.
+        let as_stored = |place: &(usize, Form)| {
+            let type_name = self
+                .table
+                .columns
+                .get(place.0)
+                .map_or("text", |column| &column.stored_as);
+            format!("u.{}::{type_name}::text", column(place))
         };
+        let brought: Vec<_> = self.shape.columns.iter().map(as_stored).collect();
         format!(
             "SELECT u.ord FROM {} AS t JOIN ({}) AS u ON {} WHERE ROW({}) IS DISTINCT FROM ROW({})",
             self.table.name,
             self.rows(false, true),
             self.same_key(),
-            of("t"),
-            of("u")
+            there.join(", "),
+            brought.join(", ")
         )
     }
 
@@ -57,16 +73,29 @@ impl Statements<'_> {
             true => String::new(),
             false => format!(" ON CONFLICT ({}) DO NOTHING", self.conflict_columns()),
         };
-        format!("{} {}{conflict}", self.insert_into(), self.rows(false, false))
+        format!(
+            "{} {}{conflict}",
+            self.insert_into(),
+            self.rows(false, false)
+        )
     }
 
     fn upsert(&self, repeats: bool) -> String {
-        let sets: Vec<_> = self.not_key().map(|name| format!("{name} = excluded.{name}")).collect();
+        let sets: Vec<_> = self
+            .not_key()
+            .map(|name| format!("{name} = excluded.{name}"))
+            .collect();
         let action = match sets.is_empty() {
             true => "DO NOTHING".to_owned(),
             false => {
-                let guard = self.guard("excluded").map(|guard| format!(" WHERE {guard}"));
-                format!("DO UPDATE SET {}{}", sets.join(", "), guard.unwrap_or_default())
+                let guard = self
+                    .guard("excluded")
+                    .map(|guard| format!(" WHERE {guard}"));
+                format!(
+                    "DO UPDATE SET {}{}",
+                    sets.join(", "),
+                    guard.unwrap_or_default()
+                )
             }
         };
         format!(
@@ -78,7 +107,10 @@ impl Statements<'_> {
     }
 
     fn update(&self, repeats: bool) -> String {
-        let mut sets: Vec<_> = self.not_key().map(|name| format!("{name} = u.{name}")).collect();
+        let mut sets: Vec<_> = self
+            .not_key()
+            .map(|name| format!("{name} = u.{name}"))
+            .collect();
         if sets.is_empty() {
             let keys = self.shape.key_columns().map(|place| self.name(place));
             sets = keys.map(|name| format!("{name} = u.{name}")).collect();
@@ -110,7 +142,9 @@ impl Statements<'_> {
     }
 
     fn insert_into(&self) -> String {
-        let columns = self.table.names(self.shape.columns.iter().map(|column| column.0));
+        let columns = self
+            .table
+            .names(self.shape.columns.iter().map(|column| column.0));
         format!("INSERT INTO {} AS t ({columns})", self.table.name)
     }
 
@@ -119,7 +153,11 @@ impl Statements<'_> {
         let columns = self.shape.columns.iter().enumerate();
         let (mut shown, mut parameters, mut names) = (Vec::new(), Vec::new(), Vec::new());
         for (number, (place, form)) in columns {
-            parameters.push(format!("${}::{}[]", number + 1, self.parameter(*place, *form).0));
+            parameters.push(format!(
+                "${}::{}[]",
+                number + 1,
+                self.parameter(*place, *form).0
+            ));
             names.push(format!("c{number}"));
             let name = self.name(*place);
             shown.push(format!("{} AS {name}", self.read(number)));
@@ -131,8 +169,15 @@ impl Statements<'_> {
             true => self.newest_first(),
             false => (String::new(), String::new()),
         };
+        let ordinality = match distinct || numbered {
+            true => {
+                names.push("ord".to_owned());
+                " WITH ORDINALITY"
+            }
+            false => "",
+        };
         format!(
-            "SELECT {distinct_on}{} FROM unnest({}) WITH ORDINALITY AS u({}, ord){order}",
+            "SELECT {distinct_on}{} FROM unnest({}){ordinality} AS u({}){order}",
             shown.join(", "),
             parameters.join(", "),
             names.join(", ")
@@ -141,7 +186,12 @@ impl Statements<'_> {
 
     /// Of each key the newest row: with the largest version, and the one that came last.
     fn newest_first(&self) -> (String, String) {
-        let keys: Vec<_> = self.shape.key.iter().map(|number| self.read(*number)).collect();
+        let keys: Vec<_> = self
+            .shape
+            .key
+            .iter()
+            .map(|number| self.read(*number))
+            .collect();
         let keys = keys.join(", ");
         let version = match &self.config.guard {
             Guard::Field(field) if !self.shape.is_delete => {
@@ -159,7 +209,8 @@ impl Statements<'_> {
     /// A column of the parameters as its type.
     fn read(&self, number: usize) -> String {
         let column = self.shape.columns.get(number);
-        let column = column.and_then(|(place, form)| Some((self.table.columns.get(*place)?, *form)));
+        let column =
+            column.and_then(|(place, form)| Some((self.table.columns.get(*place)?, *form)));
         match column {
             Some((column, Form::Text)) if column.kind != Kind::Text => {
                 format!("c{number}::{}", column.type_name)
@@ -170,7 +221,11 @@ impl Statements<'_> {
 
     /// Name and number of the type in which a column's values are sent.
     pub(super) fn parameter(&self, place: usize, form: Form) -> (&'static str, u32) {
-        let kind = self.table.columns.get(place).map_or(Kind::Other, |column| column.kind);
+        let kind = self
+            .table
+            .columns
+            .get(place)
+            .map_or(Kind::Other, |column| column.kind);
         match form {
             Form::Binary => kind.parameter(),
             Form::Text => Kind::Text.parameter(),
@@ -195,7 +250,9 @@ impl Statements<'_> {
             Some([keys.as_slice(), &[topic]].concat())
         };
         match with_topic() {
-            Some(more) if !self.table.is_unique(&keys) && self.table.is_unique(&more) => self.table.names(more),
+            Some(more) if !self.table.is_unique(&keys) && self.table.is_unique(&more) => {
+                self.table.names(more)
+            }
             _ => self.table.names(keys),
         }
     }
@@ -229,7 +286,11 @@ impl Statements<'_> {
 }
 
 /// Makes a table; whoever comes second finds it.
-pub(super) fn create_table(table: &str, columns: &[(String, &'static str, bool)], keys: &[String]) -> String {
+pub(super) fn create_table(
+    table: &str,
+    columns: &[(String, &'static str, bool)],
+    keys: &[String],
+) -> String {
     let mut parts: Vec<_> = columns
         .iter()
         .map(|(name, type_name, is_required)| {
@@ -249,5 +310,8 @@ pub(super) fn add_columns(table: &str, columns: &[(String, &'static str, bool)])
     let added = columns.iter().map(|(name, type_name, _)| {
         format!("ADD COLUMN IF NOT EXISTS {} {type_name}", quoted(name))
     });
-    format!("ALTER TABLE {table} {}", added.collect::<Vec<_>>().join(", "))
+    format!(
+        "ALTER TABLE {table} {}",
+        added.collect::<Vec<_>>().join(", ")
+    )
 }

@@ -22,6 +22,8 @@ pub(super) struct Column {
     pub(super) kind: Kind,
     /// The type as statements write it, without its length: a cast to `bit(2)` would cut off what a column refuses.
     pub(super) type_name: String,
+    /// The type with its length: `numeric(10,2)`.
+    pub(super) stored_as: String,
     /// Whether null is refused.
     pub(super) is_required: bool,
     /// Whether its value is the database's own affair.
@@ -115,8 +117,9 @@ impl Table {
                 name: row.get(1),
                 kind: Kind::of(row.get(2)),
                 type_name: row.get(3),
-                is_required: row.get(4),
-                is_generated: row.get(5),
+                stored_as: row.get(4),
+                is_required: row.get(5),
+                is_generated: row.get(6),
             });
         }
         let unique = client.query(UNIQUE, &[&oid]).await?.into_iter();
@@ -148,7 +151,9 @@ impl Table {
 
     /// Names of columns, quoted, with commas.
     pub(super) fn names(&self, columns: impl IntoIterator<Item = usize>) -> String {
-        let names = columns.into_iter().filter_map(|place| self.columns.get(place));
+        let names = columns
+            .into_iter()
+            .filter_map(|place| self.columns.get(place));
         let names: Vec<_> = names.map(|column| quoted(&column.name)).collect();
         names.join(", ")
     }
@@ -160,7 +165,7 @@ const TABLE: &str = "SELECT c.oid, c.relkind IN ('r', 'p') AND NOT c.relrowsecur
 
 /// A domain's kind is none, so that its checks see text. A default stands for what isn't written, not for null.
 const COLUMNS: &str = "SELECT a.attnum, a.attname::text, t.typname::text, \
-    pg_catalog.format_type(a.atttypid, NULL), a.attnotnull, \
+    pg_catalog.format_type(a.atttypid, NULL), pg_catalog.format_type(a.atttypid, a.atttypmod), a.attnotnull, \
     a.attgenerated <> '' OR a.attidentity = 'a' \
     FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid \
     WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum";

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use sharegroup_sink::config::{ConfigProblem, Properties, load_properties};
 use sharegroup_sink::convert::{self, Chain, Converters};
 use sharegroup_sink::{
-    ConnectorConfig, Outcome, Outcomes, OwnedRecord, PutError, Registry, SinkBatch,
-    SinkTask, TaskContext, TaskError,
+    ConnectorConfig, Outcome, Outcomes, OwnedRecord, PutError, Registry, SinkBatch, SinkTask,
+    TaskContext, TaskError,
 };
 use sharegroup_testkit::postgres::Postgres;
 use sharegroup_wire::TopicId;
@@ -43,7 +43,10 @@ impl Database {
 
     async fn on(server: &Postgres, name: &str) -> Self {
         let first = connect(&server.url("postgres")).await;
-        first.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
+        first
+            .batch_execute(&format!("CREATE DATABASE {name}"))
+            .await
+            .unwrap();
         Self {
             client: connect(&server.url(name)).await,
             name: name.to_owned(),
@@ -99,7 +102,10 @@ async fn start(task: &mut PostgresTask) -> Result<(), TaskError> {
 fn task(extra: &[(&str, &str)]) -> PostgresTask {
     let config = configure(extra).unwrap();
     let settings = PostgresConfig::of(&config).unwrap();
-    PostgresTask(Writer::new(settings, PostgresConfig::place_columns(&config)))
+    PostgresTask(Writer::new(
+        settings,
+        PostgresConfig::place_columns(&config),
+    ))
 }
 
 /// The connector, or what is wrong with it; warnings included.
@@ -107,7 +113,10 @@ fn load(extra: &[(&str, &str)]) -> Result<(ConnectorConfig, String), String> {
     let mut connector = Properties::new("out.properties");
     let all = [
         ("name", "out"),
-        ("connector.class", "io.confluent.connect.jdbc.JdbcSinkConnector"),
+        (
+            "connector.class",
+            "io.confluent.connect.jdbc.JdbcSinkConnector",
+        ),
         ("topics", "orders"),
     ];
     for (key, value) in all.iter().chain(extra) {
@@ -118,7 +127,10 @@ fn load(extra: &[(&str, &str)]) -> Result<(ConnectorConfig, String), String> {
     worker.set("consumer.group.protocol", "share");
     let registry = Registry::new().with(PostgresConnector);
     let text = |problems: Vec<ConfigProblem>| -> String {
-        problems.iter().map(|problem| format!("{problem}\n")).collect()
+        problems
+            .iter()
+            .map(|problem| format!("{problem}\n"))
+            .collect()
     };
     let mut loaded = load_properties(worker, vec![connector], false, &registry).map_err(text)?;
     Ok((loaded.connectors.remove(0), text(loaded.warnings)))
@@ -176,14 +188,17 @@ impl Json {
     }
 
     fn redelivered(mut self) -> Self {
-        self.records.iter_mut().for_each(|record| record.delivery_count = 2);
+        self.records
+            .iter_mut()
+            .for_each(|record| record.delivery_count = 2);
         self
     }
 
     fn batch(self) -> SinkBatch {
         let schemas = self.with_schemas.to_string();
         let settings = [("schemas.enable".to_owned(), schemas)].into();
-        let converter = || convert::find("org.apache.kafka.connect.json.JsonConverter", &settings).unwrap();
+        let converter =
+            || convert::find("org.apache.kafka.connect.json.JsonConverter", &settings).unwrap();
         let chain = Arc::new(Chain::of(Converters {
             key: converter(),
             value: converter(),
@@ -208,7 +223,12 @@ async fn put(
 async fn write(task: &mut PostgresTask, json: Json) {
     let (result, outcomes) = put(task, json.batch()).await;
     result.unwrap();
-    assert!(outcomes.iter().all(|outcome| outcome == &Some(Outcome::Written)), "{outcomes:?}");
+    assert!(
+        outcomes
+            .iter()
+            .all(|outcome| outcome == &Some(Outcome::Written)),
+        "{outcomes:?}"
+    );
 }
 
 /// One letter for each record: what became of it.
@@ -227,8 +247,16 @@ fn letters(outcomes: &[Option<Outcome>]) -> String {
 fn keys_have_the_names_of_both_kinds_of_jdbc_sinks() {
     let url = ("connection.url", "jdbc:postgresql://h/d");
     for extra in [
-        &[("pk.mode", "record_key"), ("insert.mode", "upsert"), ("pk.fields", "id")][..],
-        &[("primary.key.mode", "record_key"), ("insert.mode", "upsert"), ("schema.evolution", "basic")][..],
+        &[
+            ("pk.mode", "record_key"),
+            ("insert.mode", "upsert"),
+            ("pk.fields", "id"),
+        ][..],
+        &[
+            ("primary.key.mode", "record_key"),
+            ("insert.mode", "upsert"),
+            ("schema.evolution", "basic"),
+        ][..],
     ] {
         let config = configure(&[&[url], extra].concat()).unwrap();
         let settings = PostgresConfig::of(&config).unwrap();
@@ -244,14 +272,23 @@ fn b_101_contradictions_are_told_before_anything_starts() {
         (vec![("delete.enabled", "true")], "delete.enabled"),
         (vec![("insert.mode", "upsert")], "insert.mode"),
         (vec![("pk.fields", "a")], "pk.fields"),
-        (vec![("pk.mode", "none"), ("primary.key.mode", "kafka")], "pk.mode"),
+        (
+            vec![("pk.mode", "none"), ("primary.key.mode", "kafka")],
+            "pk.mode",
+        ),
         (vec![("table.name.format", "a.b.c")], "table.name.format"),
-        (vec![("connection.url", "jdbc:mysql://u:hush@h/d")], "connection.url"),
+        (
+            vec![("connection.url", "jdbc:mysql://u:hush@h/d")],
+            "connection.url",
+        ),
     ] {
         let problems = load(&[&[url], &*extra].concat()).unwrap_err();
         assert!(problems.contains(&format!(": {key}")), "{problems}");
         assert!(!problems.contains("hush"), "{problems}");
     }
     let (_, warnings) = load(&[url, ("max.retries", "3")]).unwrap();
-    assert!(warnings.contains("max.retries") && warnings.contains("share.hold.max.ms"), "{warnings}");
+    assert!(
+        warnings.contains("max.retries") && warnings.contains("share.hold.max.ms"),
+        "{warnings}"
+    );
 }

@@ -27,7 +27,9 @@ impl MakeTls {
     pub(super) fn new(target: &Target) -> Self {
         let mut options = TlsOptions::default();
         options.verify_host_name = target.tls != Tls::VerifyAuthority;
-        options.truststore_location.clone_from(&target.root_certificates);
+        options
+            .truststore_location
+            .clone_from(&target.root_certificates);
         options.key_password = target.key_password.clone().map(Secret::from);
         Self {
             options,
@@ -40,8 +42,9 @@ impl MakeTls {
     fn options(&self) -> io::Result<TlsOptions> {
         let mut options = self.options.clone();
         let read = |path: &PathBuf| {
-            std::fs::read_to_string(path)
-                .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+            std::fs::read_to_string(path).map_err(|error| {
+                io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+            })
         };
         options.keystore_certificate_chain = self.certificate.as_ref().map(read).transpose()?;
         options.keystore_key = self.key.as_ref().map(read).transpose()?.map(Secret::from);
@@ -94,7 +97,9 @@ impl fmt::Debug for OpenStream {
 impl Connector for OpenStream {
     fn connect<'a>(&'a self, _: &'a Address) -> ConnectFuture<'a> {
         let mut stream = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let stream = stream.take().ok_or_else(|| io::Error::other("the stream was taken"));
+        let stream = stream
+            .take()
+            .ok_or_else(|| io::Error::other("the stream was taken"));
         Box::pin(async move { stream })
     }
 }

@@ -84,9 +84,16 @@ impl Target {
 
     /// Hosts and database, for messages.
     pub(super) fn place(&self) -> String {
-        let hosts = self.hosts.iter().map(|(host, port)| format!("{host}:{port}"));
+        let hosts = self
+            .hosts
+            .iter()
+            .map(|(host, port)| format!("{host}:{port}"));
         let hosts: Vec<_> = hosts.collect();
-        format!("{}/{}", hosts.join(","), self.database.as_deref().unwrap_or_default())
+        format!(
+            "{}/{}",
+            hosts.join(","),
+            self.database.as_deref().unwrap_or_default()
+        )
     }
 
     fn set_database(&mut self, database: &str) -> Result<(), String> {
@@ -172,7 +179,8 @@ fn host_and_port(text: &str) -> Result<(String, u16), String> {
 }
 
 fn port(text: &str) -> Result<u16, String> {
-    text.parse().map_err(|_| "has a port that isn't a number up to 65535".to_owned())
+    text.parse()
+        .map_err(|_| "has a port that isn't a number up to 65535".to_owned())
 }
 
 /// Text with `%41` for `A`.
@@ -230,12 +238,24 @@ mod tests {
     fn both_kinds_of_urls_are_read() {
         let url = "jdbc:postgresql://a:5433,[::1]/sh%6fp?user=u&password=p%40&ssl=true&currentSchema=s&x=1";
         let target = Target::parse(url).unwrap();
-        assert_eq!(target.hosts, [("a".to_owned(), 5433), ("::1".to_owned(), 5432)]);
+        assert_eq!(
+            target.hosts,
+            [("a".to_owned(), 5433), ("::1".to_owned(), 5432)]
+        );
         assert_eq!(target.place(), "a:5433,::1:5432/shop");
-        assert_eq!((target.user.as_deref(), target.password.as_deref()), (Some("u"), Some("p@")));
-        assert_eq!((target.tls, target.unknown), (Tls::VerifyFull, vec!["x".to_owned()]));
+        assert_eq!(
+            (target.user.as_deref(), target.password.as_deref()),
+            (Some("u"), Some("p@"))
+        );
+        assert_eq!(
+            (target.tls, target.unknown),
+            (Tls::VerifyFull, vec!["x".to_owned()])
+        );
         let target = Target::parse("postgres://u:p%3A@h/d?sslmode=verify-ca").unwrap();
-        assert_eq!((target.password.as_deref(), target.tls), (Some("p:"), Tls::VerifyAuthority));
+        assert_eq!(
+            (target.password.as_deref(), target.tls),
+            (Some("p:"), Tls::VerifyAuthority)
+        );
         let target = Target::parse("jdbc:postgresql:shop").unwrap();
         assert_eq!(target.place(), "localhost:5432/shop");
         let target = Target::parse("postgresql://%2Ftmp/d").unwrap();
@@ -244,7 +264,14 @@ mod tests {
 
     #[test]
     fn what_is_not_a_url_of_postgresql_is_refused_and_no_password_is_shown() {
-        for url in ["jdbc:mysql://h/d", "h/d", "postgresql:d", "postgresql://h:x/d", "postgresql://h/%zz", "postgresql://h/d?sslmode=on"] {
+        for url in [
+            "jdbc:mysql://h/d",
+            "h/d",
+            "postgresql:d",
+            "postgresql://h:x/d",
+            "postgresql://h/%zz",
+            "postgresql://h/d?sslmode=on",
+        ] {
             assert!(Target::parse(url).is_err(), "{url}");
         }
         let target = Target::parse("postgresql://u:hush@h/d").unwrap();

@@ -126,9 +126,12 @@ impl Postgres {
     /// # Errors
     /// As [`Postgres::start`].
     pub fn restart(&mut self) -> io::Result<()> {
-        let conf = self.settings.iter().fold(self.conf(), |conf, (key, value)| {
-            conf + &format!("{key} = '{value}'\n")
-        });
+        let conf = self
+            .settings
+            .iter()
+            .fold(self.conf(), |conf, (key, value)| {
+                conf + &format!("{key} = '{value}'\n")
+            });
         fs::write(self.data().join("conf"), conf)?;
         let log = fs::File::create(self.folder.join("log"))?;
         let mut command = Command::new("sh");

@@ -12,7 +12,11 @@ const NO_KEY: (&str, &str) = ("pk.mode", "none");
 
 fn numbers(count: i64, bad: &[i64]) -> Json {
     (0..count).fold(Json::plain(), |json, offset| {
-        let text = if bad.contains(&offset) { "toolong" } else { "ok" };
+        let text = if bad.contains(&offset) {
+            "toolong"
+        } else {
+            "ok"
+        };
         json.value(offset, &format!(r#"{{"id":{offset},"name":"{text}"}}"#))
     })
 }
@@ -20,7 +24,9 @@ fn numbers(count: i64, bad: &[i64]) -> Json {
 #[tokio::test]
 async fn b_059_bad_rows_are_found_and_the_others_are_written_once() {
     let database = Database::new("badrows").await;
-    database.run("CREATE TABLE orders (id int CHECK (id <> 17), name varchar(3))").await;
+    database
+        .run("CREATE TABLE orders (id int CHECK (id <> 17), name varchar(3))")
+        .await;
     let mut task = database.open(&[NO_KEY, ("batch.size", "40")]).await;
     let (result, outcomes) = put(&mut task, numbers(100, &[3, 41]).batch()).await;
     result.unwrap();
@@ -28,12 +34,26 @@ async fn b_059_bad_rows_are_found_and_the_others_are_written_once() {
         .zip(&outcomes)
         .filter(|(_, outcome)| matches!(outcome, Some(Outcome::Refused { .. })))
         .collect();
-    assert_eq!(refused.iter().map(|(offset, _)| *offset).collect::<Vec<i64>>(), [3, 17, 41]);
-    assert_eq!(database.rows("SELECT count(*), count(DISTINCT id) FROM orders").await, ["97|97"]);
+    assert_eq!(
+        refused
+            .iter()
+            .map(|(offset, _)| *offset)
+            .collect::<Vec<i64>>(),
+        [3, 17, 41]
+    );
+    assert_eq!(
+        database
+            .rows("SELECT count(*), count(DISTINCT id) FROM orders")
+            .await,
+        ["97|97"]
+    );
     let Some(Some(Outcome::Refused { reason })) = outcomes.get(3) else {
         panic!("{outcomes:?}");
     };
-    assert!(reason.contains("value too long") && reason.contains("22001"), "{reason}");
+    assert!(
+        reason.contains("value too long") && reason.contains("22001"),
+        "{reason}"
+    );
 }
 
 #[tokio::test]
@@ -49,10 +69,14 @@ async fn a_row_whose_parent_may_still_come_is_tried_later() {
 #[tokio::test]
 async fn a_table_that_changes_is_looked_at_again() {
     let database = Database::new("changes").await;
-    database.run("CREATE TABLE orders (id int, name text)").await;
+    database
+        .run("CREATE TABLE orders (id int, name text)")
+        .await;
     let mut task = database.open(&[NO_KEY]).await;
     write(&mut task, numbers(2, &[])).await;
-    database.run("ALTER TABLE orders ALTER id TYPE bigint, ALTER name TYPE jsonb USING '1'").await;
+    database
+        .run("ALTER TABLE orders ALTER id TYPE bigint, ALTER name TYPE jsonb USING '1'")
+        .await;
     let plain = Json::plain().value(5, r#"{"id":5,"name":{"a":1}}"#);
     write(&mut task, plain).await;
     database.run("DROP TABLE orders").await;
@@ -64,12 +88,17 @@ async fn a_table_that_changes_is_looked_at_again() {
 #[tokio::test]
 async fn a_lock_is_not_waited_for_longer_than_configured() {
     let database = Database::new("locks").await;
-    database.run("CREATE TABLE orders (id int, name text)").await;
+    database
+        .run("CREATE TABLE orders (id int, name text)")
+        .await;
     let mut task = database.open(&[NO_KEY, ("lock.timeout.ms", "50")]).await;
     database.run("BEGIN; LOCK orders").await;
     let (result, outcomes) = put(&mut task, numbers(2, &[]).batch()).await;
     let error = result.unwrap_err();
-    assert!(error.is_retriable() && error.to_string().contains("55P03"), "{error}");
+    assert!(
+        error.is_retriable() && error.to_string().contains("55P03"),
+        "{error}"
+    );
     assert_eq!(letters(&outcomes), "");
     database.run("COMMIT").await;
     write(&mut task, numbers(2, &[])).await;
@@ -78,17 +107,34 @@ async fn a_lock_is_not_waited_for_longer_than_configured() {
 #[tokio::test]
 async fn of_two_tasks_that_lock_each_other_out_both_write() {
     let database = Database::new("deadlocks").await;
-    database.run("CREATE TABLE orders (id int PRIMARY KEY, name text)").await;
-    let extra = [("insert.mode", "upsert"), ("pk.mode", "record_value"), ("pk.fields", "id"), ("version.guard", "false")];
+    database
+        .run("CREATE TABLE orders (id int PRIMARY KEY, name text)")
+        .await;
+    let extra = [
+        ("insert.mode", "upsert"),
+        ("pk.mode", "record_value"),
+        ("pk.fields", "id"),
+        ("version.guard", "false"),
+    ];
     let up = || numbers(400, &[]);
     let down = || {
         let values = (0..400).map(|offset| (offset, 399 - offset));
-        values.fold(Json::plain(), |json, (offset, id)| json.value(offset, &format!(r#"{{"id":{id},"name":"b"}}"#)))
+        values.fold(Json::plain(), |json, (offset, id)| {
+            json.value(offset, &format!(r#"{{"id":{id},"name":"b"}}"#))
+        })
     };
     let (mut first, mut second) = (database.open(&extra).await, database.open(&extra).await);
     write(&mut first, up()).await;
-    let ups = async { for _ in 0..20 { write(&mut first, up()).await } };
-    let downs = async { for _ in 0..20 { write(&mut second, down()).await } };
+    let ups = async {
+        for _ in 0..20 {
+            write(&mut first, up()).await
+        }
+    };
+    let downs = async {
+        for _ in 0..20 {
+            write(&mut second, down()).await
+        }
+    };
     tokio::join!(ups, downs);
     assert_eq!(database.rows("SELECT count(*) FROM orders").await, ["400"]);
 }
@@ -111,7 +157,9 @@ impl Cable {
         let (cut, how) = oneshot::channel();
         let first = tokio::spawn(async move {
             let (mut client, _) = listener.accept().await.unwrap();
-            let mut server = TcpStream::connect(("127.0.0.1", server().port())).await.unwrap();
+            let mut server = TcpStream::connect(("127.0.0.1", server().port()))
+                .await
+                .unwrap();
             let how = tokio::select! {
                 _ = copy_bidirectional(&mut client, &mut server) => return listener,
                 how = how => how,
@@ -131,7 +179,9 @@ impl Cable {
             let listener = first.await.unwrap();
             while let Ok((mut client, _)) = listener.accept().await {
                 tokio::spawn(async move {
-                    let mut server = TcpStream::connect(("127.0.0.1", server().port())).await.unwrap();
+                    let mut server = TcpStream::connect(("127.0.0.1", server().port()))
+                        .await
+                        .unwrap();
                     drop(copy_bidirectional(&mut client, &mut server).await);
                 });
             }
@@ -156,7 +206,12 @@ async fn b_063_a_commit_whose_answer_is_lost_is_found_again() {
     let database = Database::new("lost").await;
     let cable = Cable::new().await;
     let url = format!("postgresql://sharegroup@127.0.0.1:{}/lost", cable.port);
-    let mut task = task(&[("connection.url", &url), ("auto.create", "true"), ("value.column", "doc"), ("statement.timeout.ms", "2000")]);
+    let mut task = task(&[
+        ("connection.url", &url),
+        ("auto.create", "true"),
+        ("value.column", "doc"),
+        ("statement.timeout.ms", "2000"),
+    ]);
     start(&mut task).await.unwrap();
     write(&mut task, numbers(1, &[])).await;
     let batch = || (10..20).fold(Json::plain(), |json, offset| json.value(offset, "1"));
@@ -172,7 +227,9 @@ async fn b_063_a_commit_whose_answer_is_lost_is_found_again() {
 #[tokio::test]
 async fn b_066_a_connection_that_ends_is_made_anew() {
     let database = Database::new("reconnect").await;
-    database.run("CREATE TABLE orders (id int, name text)").await;
+    database
+        .run("CREATE TABLE orders (id int, name text)")
+        .await;
     let mut task = database.open(&[NO_KEY]).await;
     write(&mut task, numbers(2, &[])).await;
     database.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'reconnect' AND pid <> pg_backend_pid()").await;
@@ -195,10 +252,15 @@ async fn b_066_a_connection_that_ends_is_made_anew() {
 #[tokio::test]
 async fn a_put_that_is_dropped_leaves_no_statement_that_the_next_waits_for() {
     let database = Database::new("dropped").await;
-    database.run("CREATE TABLE orders (id int, name text)").await;
+    database
+        .run("CREATE TABLE orders (id int, name text)")
+        .await;
     let mut task = database.open(&[NO_KEY]).await;
     database.run("BEGIN; LOCK orders").await;
-    let dropped = tokio::time::timeout(Duration::from_millis(50), put(&mut task, numbers(2, &[]).batch()));
+    let dropped = tokio::time::timeout(
+        Duration::from_millis(50),
+        put(&mut task, numbers(2, &[]).batch()),
+    );
     assert!(dropped.await.is_err());
     database.run("COMMIT").await;
     write(&mut task, numbers(2, &[])).await;
@@ -208,7 +270,9 @@ async fn a_put_that_is_dropped_leaves_no_statement_that_the_next_waits_for() {
 async fn a_server_that_crashes_has_what_it_confirmed() {
     let mut server = Postgres::start(&[("fsync", "on")]).unwrap();
     let database = Database::on(&server, "crash").await;
-    database.run("CREATE TABLE orders (id int, name text)").await;
+    database
+        .run("CREATE TABLE orders (id int, name text)")
+        .await;
     let url = server.url("crash");
     let mut task = task(&[("connection.url", &url), NO_KEY]);
     start(&mut task).await.unwrap();
@@ -220,6 +284,10 @@ async fn a_server_that_crashes_has_what_it_confirmed() {
     server.restart().unwrap();
     write(&mut task, numbers(1, &[])).await;
     let client = connect(&url).await;
-    let count: i64 = client.query_one("SELECT count(*) FROM orders", &[]).await.unwrap().get(0);
+    let count: i64 = client
+        .query_one("SELECT count(*) FROM orders", &[])
+        .await
+        .unwrap()
+        .get(0);
     assert_eq!(count, 501);
 }
