@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sharegroup_sink::ConnectorConfig;
-use sharegroup_sink::config::{ConfigProblem, KeyDef, ValueKind};
+use sharegroup_sink::config::{ConfigProblem, Importance, KeyDef, ValueKind};
 
 use super::identifier::{TOPIC, TableName};
 use super::url::Target;
@@ -14,7 +14,7 @@ pub(super) struct PostgresConfig {
     pub(super) target: Target,
     pub(super) table_format: String,
     pub(super) mode: Mode,
-    pub(super) key: Key,
+    pub(super) key: RowKey,
     pub(super) delete: bool,
     pub(super) create: bool,
     pub(super) evolve: bool,
@@ -37,15 +37,15 @@ pub(super) enum Mode {
 
 /// What tells rows apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Key {
+pub(super) enum RowKey {
     /// Nothing.
     None,
     /// Where the record stood in Kafka.
     Place,
     /// These fields of the record's key, or all where none are named.
-    RecordKey(Vec<String>),
+    OfKey(Vec<String>),
     /// These fields of the record's value, or all where none are named.
-    RecordValue(Vec<String>),
+    OfValue(Vec<String>),
 }
 
 /// Which of two records about a row is the newer one.
@@ -161,11 +161,10 @@ pub(super) const TIMESTAMP_COLUMN: &str = "__connect_timestamp";
 /// Everything that is wrong or odd about the keys.
 pub(super) fn validate(config: &ConnectorConfig) -> Vec<ConfigProblem> {
     let mut problems = PostgresConfig::of(config).err().unwrap_or_default();
-    for (key, instead) in WITHOUT_EFFECT {
-        if config.get(key).is_some() {
-            let problem = config.problem(key, "has no effect here");
-            problems.push(problem.advice(*instead).warning());
-        }
+    let keys = KEYS.iter().filter(|key| key.group == WITHOUT_EFFECT);
+    for key in keys.filter(|key| config.get(key.name).is_some()) {
+        let problem = config.problem(key.name, "has no effect here");
+        problems.push(problem.advice(key.doc).warning());
     }
     if let Some(Ok(target)) = config.get(URL.name).map(Target::parse) {
         for parameter in &target.unknown {
@@ -247,7 +246,7 @@ impl Reader<'_> {
         )
     }
 
-    fn key(&mut self) -> Key {
+    fn key(&mut self) -> RowKey {
         let fields = self.key_fields();
         let mode = self.either(&PK_MODE, &PRIMARY_KEY_MODE).unwrap_or_default();
         for (one, other) in [
@@ -261,27 +260,27 @@ impl Reader<'_> {
             }
         }
         match mode.to_ascii_lowercase().as_str() {
-            "none" => Key::None,
-            "record_key" => Key::RecordKey(fields),
-            "record_value" => Key::RecordValue(fields),
+            "none" => RowKey::None,
+            "record_key" => RowKey::OfKey(fields),
+            "record_value" => RowKey::OfValue(fields),
             _ => {
                 if !matches!(fields.len(), 0 | 3 | 4) {
                     let advice = "with pk.mode=kafka it names the columns of topic, partition, offset and, if you like, topic id";
                     self.problem(PK_FIELDS.name, "must have three or four names", advice);
                 }
-                Key::Place
+                RowKey::Place
             }
         }
     }
 
-    fn mode(&mut self, key: &Key) -> Mode {
+    fn mode(&mut self, key: &RowKey) -> Mode {
         let mode = self.text(&INSERT_MODE).unwrap_or_default();
         let mode = match mode.to_ascii_lowercase().as_str() {
             "upsert" => Mode::Upsert,
             "update" => Mode::Update,
             _ => return Mode::Insert,
         };
-        if matches!(key, Key::None | Key::Place) {
+        if matches!(key, RowKey::None | RowKey::Place) {
             let advice = "set pk.mode to record_key or record_value: a record's place in Kafka is never written twice";
             self.problem(INSERT_MODE.name, "needs a key of the rows", advice);
         }
@@ -307,9 +306,9 @@ impl Reader<'_> {
         }
     }
 
-    fn delete(&mut self, key: &Key) -> bool {
+    fn delete(&mut self, key: &RowKey) -> bool {
         let delete = self.config.own_flag(DELETE.name);
-        if delete && !matches!(key, Key::RecordKey(_)) {
+        if delete && !matches!(key, RowKey::OfKey(_)) {
             let advice = "only pk.mode=record_key tells which row a null value deletes";
             self.problem(DELETE.name, "doesn't go with this pk.mode", advice);
         }
@@ -524,55 +523,14 @@ const LOCK_TIMEOUT: KeyDef = KeyDef::optional(
 const TUNED: &str = "one connection for each task, or for each of share.concurrency, is kept open";
 const RETRIED: &str = "share.retry.* and share.hold.max.ms say how a put is tried again";
 
-/// Keys of the JDBC sinks that mean nothing here, and why.
-const WITHOUT_EFFECT: &[(&str, &str)] = &[
-    ("max.retries", RETRIED),
-    ("retry.backoff.ms", RETRIED),
-    ("connection.attempts", RETRIED),
-    ("connection.backoff.ms", RETRIED),
-    ("dialect.name", "it is always PostgreSQL"),
-    ("table.types", "tables and views are written to alike"),
-    ("quote.sql.identifiers", "names are always quoted"),
-    (
-        "quote.identifiers",
-        "names are always quoted; one that isn't there is looked for in lower case",
-    ),
-    ("db.timezone", "moments are written in UTC"),
-    ("use.time.zone", "moments are written in UTC"),
-    ("database.time_zone", "moments are written in UTC"),
-    (
-        "use.reduction.buffer",
-        "of several records with one key in a statement the newest is written",
-    ),
-    ("flush.max.retries", RETRIED),
-    ("flush.retry.delay.ms", RETRIED),
-    ("connection.provider", TUNED),
-    ("connection.pool.min_size", TUNED),
-    ("connection.pool.max_size", TUNED),
-    ("connection.pool.acquire_increment", TUNED),
-    ("connection.pool.timeout", TUNED),
-    (
-        "connection.restart.on.errors",
-        "a connection that is lost is always made anew",
-    ),
-    ("truncate.enabled", "no record empties a table"),
-    (
-        "column.naming.strategy",
-        "columns have the names of their fields",
-    ),
-    (
-        "collection.naming.strategy",
-        "table.name.format names the table",
-    ),
-];
-
-const fn without_effect(name: &'static str) -> KeyDef {
-    KeyDef::unset(
-        name,
-        ValueKind::Text,
-        "a key of the JDBC sinks without effect here",
-    )
+/// A key of the JDBC sinks that means nothing here, and why.
+const fn without_effect(name: &'static str, why: &'static str) -> KeyDef {
+    KeyDef::unset(name, ValueKind::Text, why)
+        .importance(Importance::Low)
+        .group(WITHOUT_EFFECT)
 }
+
+const WITHOUT_EFFECT: &str = "Without effect";
 
 pub(super) const KEYS: &[KeyDef] = &[
     URL,
@@ -603,27 +561,42 @@ pub(super) const KEYS: &[KeyDef] = &[
     CONNECT_TIMEOUT,
     STATEMENT_TIMEOUT,
     LOCK_TIMEOUT,
-    without_effect("max.retries"),
-    without_effect("retry.backoff.ms"),
-    without_effect("connection.attempts"),
-    without_effect("connection.backoff.ms"),
-    without_effect("dialect.name"),
-    without_effect("table.types"),
-    without_effect("quote.sql.identifiers"),
-    without_effect("quote.identifiers"),
-    without_effect("db.timezone"),
-    without_effect("use.time.zone"),
-    without_effect("database.time_zone"),
-    without_effect("use.reduction.buffer"),
-    without_effect("flush.max.retries"),
-    without_effect("flush.retry.delay.ms"),
-    without_effect("connection.provider"),
-    without_effect("connection.pool.min_size"),
-    without_effect("connection.pool.max_size"),
-    without_effect("connection.pool.acquire_increment"),
-    without_effect("connection.pool.timeout"),
-    without_effect("connection.restart.on.errors"),
-    without_effect("truncate.enabled"),
-    without_effect("column.naming.strategy"),
-    without_effect("collection.naming.strategy"),
+    without_effect("max.retries", RETRIED),
+    without_effect("retry.backoff.ms", RETRIED),
+    without_effect("connection.attempts", RETRIED),
+    without_effect("connection.backoff.ms", RETRIED),
+    without_effect("dialect.name", "it is always PostgreSQL"),
+    without_effect("table.types", "tables and views are written to alike"),
+    without_effect("quote.sql.identifiers", "names are always quoted"),
+    without_effect(
+        "quote.identifiers",
+        "names are always quoted; one that isn't there is looked for in lower case",
+    ),
+    without_effect("db.timezone", "moments are written in UTC"),
+    without_effect("use.time.zone", "moments are written in UTC"),
+    without_effect("database.time_zone", "moments are written in UTC"),
+    without_effect(
+        "use.reduction.buffer",
+        "of several records with one key in a statement the newest is written",
+    ),
+    without_effect("flush.max.retries", RETRIED),
+    without_effect("flush.retry.delay.ms", RETRIED),
+    without_effect("connection.provider", TUNED),
+    without_effect("connection.pool.min_size", TUNED),
+    without_effect("connection.pool.max_size", TUNED),
+    without_effect("connection.pool.acquire_increment", TUNED),
+    without_effect("connection.pool.timeout", TUNED),
+    without_effect(
+        "connection.restart.on.errors",
+        "a connection that is lost is always made anew",
+    ),
+    without_effect("truncate.enabled", "no record empties a table"),
+    without_effect(
+        "column.naming.strategy",
+        "columns have the names of their fields",
+    ),
+    without_effect(
+        "collection.naming.strategy",
+        "table.name.format names the table",
+    ),
 ];

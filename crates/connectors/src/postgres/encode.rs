@@ -287,8 +287,8 @@ fn float8(value: &Value) -> Option<f64> {
 fn put_numeric(value: &Value, out: &mut BytesMut) -> Option<()> {
     match value {
         Value::Decimal(decimal) => numeric::put_decimal(decimal, out),
-        Value::Float32(number) if number.is_nan() => Some(numeric::put_nan(out)),
-        Value::Float64(number) if number.is_nan() => Some(numeric::put_nan(out)),
+        Value::Float32(number) if number.is_nan() => numeric::put_nan(out),
+        Value::Float64(number) if number.is_nan() => numeric::put_nan(out),
         Value::Float32(number) => put_shortest(&number.to_string(), out),
         Value::Float64(number) => put_shortest(&number.to_string(), out),
         value => numeric::put_integer(integer(value)?, out),

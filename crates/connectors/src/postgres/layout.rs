@@ -6,7 +6,7 @@ use sharegroup_sink::SinkRecord;
 use sharegroup_sink::convert::ConvertedRecord;
 use sharegroup_sink::data::{Schema, SchemaAndValue, Value};
 
-use super::config::{Guard, Key, Mode, PlaceColumns, PostgresConfig, TIMESTAMP_COLUMN};
+use super::config::{Guard, Mode, PlaceColumns, PostgresConfig, RowKey, TIMESTAMP_COLUMN};
 use super::encode::{Class, Form, form};
 use super::identifier;
 use super::table::Table;
@@ -130,7 +130,7 @@ impl Likeness {
     fn of(config: &PostgresConfig, data: &ConvertedRecord) -> Self {
         Self {
             key: match config.key {
-                Key::RecordKey(_) => Part::of(&data.key),
+                RowKey::OfKey(_) => Part::of(&data.key),
                 _ => Part::Any,
             },
             value: match config.value_column {
@@ -208,8 +208,8 @@ pub(super) fn wanted(
 ) -> Result<Vec<Wanted>, String> {
     let mut wanted = Vec::new();
     match &config.key {
-        Key::None => {}
-        Key::Place => {
+        RowKey::None => {}
+        RowKey::Place => {
             wanted.push(of_place(&place.topic, Source::Topic, Class::Text, false));
             wanted.push(of_place(
                 &place.topic_id,
@@ -230,8 +230,8 @@ pub(super) fn wanted(
                 true,
             ));
         }
-        Key::RecordKey(names) => key_fields("key", &data.key, names, &mut wanted)?,
-        Key::RecordValue(names) => key_fields("value", &data.value, names, &mut wanted)?,
+        RowKey::OfKey(names) => key_fields("key", &data.key, names, &mut wanted)?,
+        RowKey::OfValue(names) => key_fields("value", &data.value, names, &mut wanted)?,
     }
     if !is_delete {
         value_fields(config, record, data, &mut wanted)?;

@@ -27,8 +27,9 @@ pub(super) fn put_integer(number: i64, out: &mut BytesMut) -> Option<()> {
 }
 
 /// Appends what isn't a number.
-pub(super) fn put_nan(out: &mut BytesMut) {
+pub(super) fn put_nan(out: &mut BytesMut) -> Option<()> {
     header([0, 0, NAN, 0], out);
+    Some(())
 }
 
 /// The integer of up to 16 bytes in two's complement.

@@ -7,7 +7,7 @@ use sharegroup_sink::convert::ConvertedRecord;
 use sharegroup_sink::data::{Schema, Type};
 use tokio_postgres::Client;
 
-use super::config::{Guard, Key, Mode, PlaceColumns, PostgresConfig, TIMESTAMP_COLUMN};
+use super::config::{Guard, Mode, PlaceColumns, PostgresConfig, RowKey, TIMESTAMP_COLUMN};
 use super::encode::Class;
 use super::identifier::{TableName, quoted};
 use super::layout::{Layout, NoLayout, Source, Wanted, layout, wanted};
@@ -119,7 +119,7 @@ impl Plan {
         let with_topic = || topic.map(|topic| [keys.as_slice(), &[topic]].concat());
         if !needs_index
             || self.table.is_unique(&keys)
-            || config.key == Key::Place
+            || config.key == RowKey::Place
                 && with_topic().is_some_and(|keys| self.table.is_unique(&keys))
         {
             return Ok(());
@@ -139,10 +139,10 @@ impl Plan {
     ) -> Result<(), String> {
         let mut needed: Vec<(&str, &str)> = Vec::new();
         let is_guarded = config.mode != Mode::Insert && config.guard == Guard::Place;
-        if config.key == Key::Place {
+        if config.key == RowKey::Place {
             needed.push((&place.topic, "text"));
         }
-        if config.key == Key::Place || is_guarded {
+        if config.key == RowKey::Place || is_guarded {
             needed.push((&place.partition, "integer"));
             needed.push((&place.offset, "bigint"));
             needed.push((&place.topic_id, "uuid"));
@@ -151,11 +151,11 @@ impl Plan {
             needed.push((TIMESTAMP_COLUMN, "timestamptz"));
         }
         needed.retain(|(name, _)| self.table.column(name).is_none());
-        if needed.is_empty() || config.evolve && config.key != Key::Place {
+        if needed.is_empty() || config.evolve && config.key != RowKey::Place {
             let keys: Vec<&str> = match &config.key {
-                Key::None => Vec::new(),
-                Key::Place => vec![&place.topic_id, &place.partition, &place.offset],
-                Key::RecordKey(names) | Key::RecordValue(names) => {
+                RowKey::None => Vec::new(),
+                RowKey::Place => vec![&place.topic_id, &place.partition, &place.offset],
+                RowKey::OfKey(names) | RowKey::OfValue(names) => {
                     names.iter().map(String::as_str).collect()
                 }
             };
@@ -172,7 +172,7 @@ impl Plan {
             added.collect::<Vec<_>>().join(", ")
         );
         let why = match config.key {
-            Key::Place => {
+            RowKey::Place => {
                 "with pk.mode=kafka a record's place is its row's key, the id of its topic included, since a topic that is made anew counts its offsets from 0 again; add them, with a unique index of topic id, partition and offset, or choose another pk.mode"
             }
             _ => {

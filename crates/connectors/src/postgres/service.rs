@@ -14,7 +14,7 @@ use sharegroup_sink::{Outcome, OutcomeSender, PutError, SinkBatch, SinkRecord, T
 use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
 
-use super::config::{Guard, Key, Mode, PlaceColumns, PostgresConfig};
+use super::config::{Guard, Mode, PlaceColumns, PostgresConfig, RowKey};
 use super::connect::{NETWORK_GRACE, Session};
 use super::identifier::TableName;
 use super::layout::Layout;
@@ -137,7 +137,8 @@ impl Writer {
             records: &records,
             done: &mut done,
             outcomes,
-            may_copy: self.config.mode == Mode::Insert && (is_new || self.config.key == Key::None),
+            may_copy: self.config.mode == Mode::Insert
+                && (is_new || self.config.key == RowKey::None),
         };
         let topic = batch.topic();
         let trouble = match self.try_put(topic, work).await {
@@ -455,8 +456,8 @@ impl Put<'_> {
         };
         let written = written.await.map_err(|error| self.trouble(&error))?;
         // Where rows have the database's keys, one that was there may be another record's.
-        let may_be_others =
-            self.config.mode == Mode::Insert && !matches!(self.config.key, Key::None | Key::Place);
+        let may_be_others = self.config.mode == Mode::Insert
+            && !matches!(self.config.key, RowKey::None | RowKey::Place);
         let count = u64::try_from(request.len()).unwrap_or(u64::MAX);
         if !may_be_others || rows.layout.shape.is_delete || written == count {
             return Ok(Done::Written);

@@ -260,7 +260,7 @@ fn keys_have_the_names_of_both_kinds_of_jdbc_sinks() {
     ] {
         let config = configure(&[&[url], extra].concat()).unwrap();
         let settings = PostgresConfig::of(&config).unwrap();
-        assert!(matches!(settings.key, super::config::Key::RecordKey(_)));
+        assert!(matches!(settings.key, super::config::RowKey::OfKey(_)));
         assert_eq!(settings.create, extra.len() == 3 && extra[2].1 == "basic");
     }
 }
