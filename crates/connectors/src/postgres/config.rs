@@ -164,7 +164,8 @@ pub(super) fn validate(config: &ConnectorConfig) -> Vec<ConfigProblem> {
     let keys = KEYS.iter().filter(|key| key.group == WITHOUT_EFFECT);
     for key in keys.filter(|key| config.get(key.name).is_some()) {
         let problem = config.problem(key.name, "has no effect here");
-        problems.push(problem.advice(key.doc).warning());
+        let why = key.doc.trim_start_matches("no effect: ");
+        problems.push(problem.advice(why).warning());
     }
     if let Some(Ok(target)) = config.get(URL.name).map(Target::parse) {
         for parameter in &target.unknown {
@@ -520,8 +521,10 @@ const LOCK_TIMEOUT: KeyDef = KeyDef::optional(
     "longest wait of a statement for a lock of the database",
 );
 
-const TUNED: &str = "one connection for each task, or for each of share.concurrency, is kept open";
-const RETRIED: &str = "share.retry.* and share.hold.max.ms say how a put is tried again";
+const TUNED: &str =
+    "no effect: one connection for each task, or for each of share.concurrency, is kept open";
+const RETRIED: &str =
+    "no effect: share.hold.max.ms and share.breaker.* say how long a put is tried again";
 
 /// A key of the JDBC sinks that means nothing here, and why.
 const fn without_effect(name: &'static str, why: &'static str) -> KeyDef {
@@ -565,19 +568,28 @@ pub(super) const KEYS: &[KeyDef] = &[
     without_effect("retry.backoff.ms", RETRIED),
     without_effect("connection.attempts", RETRIED),
     without_effect("connection.backoff.ms", RETRIED),
-    without_effect("dialect.name", "it is always PostgreSQL"),
-    without_effect("table.types", "tables and views are written to alike"),
-    without_effect("quote.sql.identifiers", "names are always quoted"),
+    without_effect("dialect.name", "no effect: it is always PostgreSQL"),
+    without_effect(
+        "table.types",
+        "no effect: tables and views are written to alike",
+    ),
+    without_effect(
+        "quote.sql.identifiers",
+        "no effect: names are always quoted",
+    ),
     without_effect(
         "quote.identifiers",
-        "names are always quoted; one that isn't there is looked for in lower case",
+        "no effect: names are always quoted; one that isn't there is looked for in lower case",
     ),
-    without_effect("db.timezone", "moments are written in UTC"),
-    without_effect("use.time.zone", "moments are written in UTC"),
-    without_effect("database.time_zone", "moments are written in UTC"),
+    without_effect("db.timezone", "no effect: moments are written in UTC"),
+    without_effect("use.time.zone", "no effect: moments are written in UTC"),
+    without_effect(
+        "database.time_zone",
+        "no effect: moments are written in UTC",
+    ),
     without_effect(
         "use.reduction.buffer",
-        "of several records with one key in a statement the newest is written",
+        "no effect: of several records with one key in a statement the newest is written",
     ),
     without_effect("flush.max.retries", RETRIED),
     without_effect("flush.retry.delay.ms", RETRIED),
@@ -588,15 +600,15 @@ pub(super) const KEYS: &[KeyDef] = &[
     without_effect("connection.pool.timeout", TUNED),
     without_effect(
         "connection.restart.on.errors",
-        "a connection that is lost is always made anew",
+        "no effect: a connection that is lost is always made anew",
     ),
-    without_effect("truncate.enabled", "no record empties a table"),
+    without_effect("truncate.enabled", "no effect: no record empties a table"),
     without_effect(
         "column.naming.strategy",
-        "columns have the names of their fields",
+        "no effect: columns have the names of their fields",
     ),
     without_effect(
         "collection.naming.strategy",
-        "table.name.format names the table",
+        "no effect: table.name.format names the table",
     ),
 ];
