@@ -5,6 +5,7 @@ use std::time::Duration;
 use sharegroup_sink::ConnectorConfig;
 use sharegroup_sink::config::{ConfigProblem, Importance, KeyDef, ValueKind};
 
+use super::connect::NETWORK_GRACE;
 use super::identifier::{TOPIC, TableName};
 use super::url::Target;
 
@@ -130,6 +131,11 @@ impl PostgresConfig {
             return Ok(settings);
         }
         Err(reader.problems)
+    }
+
+    /// When a statement that has no answer yet is given up: the server itself should have broken it off before.
+    pub(super) fn deadline(&self) -> Duration {
+        self.timeouts.statement + NETWORK_GRACE
     }
 
     /// The names of the columns with a record's place, for `pk.mode=kafka` and for the guard.

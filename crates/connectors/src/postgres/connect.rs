@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use sharegroup_sink::TaskError;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use tokio_postgres::{Client, Config, Error, Statement};
 
@@ -48,18 +49,24 @@ impl Session {
             )
         };
         let settings = driver_settings(&config.target, config.timeouts);
-        let (client, connection) = connect(&settings, &config.target)
-            .await
-            .map_err(|error| fail(&error))?;
-        let session = Self {
-            client,
-            connection,
-            statements: HashMap::new(),
-            is_lost: false,
+        let opened = async {
+            let (client, connection) = connect(&settings, &config.target).await?;
+            let session = Self {
+                client,
+                connection,
+                statements: HashMap::new(),
+                is_lost: false,
+            };
+            session.client.batch_execute(&prelude(config)).await?;
+            Ok(session)
         };
-        let prepared = session.client.batch_execute(&prelude(config)).await;
-        prepared.map_err(|error| fail(&error))?;
-        Ok(session)
+        let hosts = u32::try_from(config.target.hosts.len()).unwrap_or(1);
+        let opened = timeout(config.timeouts.connect * hosts, opened).await;
+        let no_answer = |_| {
+            let reason = format!("no answer from PostgreSQL at {place}");
+            Trouble::new(TroubleKind::Later, reason)
+        };
+        opened.map_err(no_answer)?.map_err(|error| fail(&error))
     }
 
     /// The statement of a text; prepared once.
@@ -163,6 +170,17 @@ fn advice(error: &Error, target: &Target) -> &'static str {
         }
         _ => "",
     }
+}
+
+/// What becomes of something within a time; nobody knows where there is no answer.
+pub(super) async fn within<T, E: From<Trouble>>(
+    deadline: Duration,
+    done: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    let no_answer = || Trouble::new(TroubleKind::Unknown, "PostgreSQL gives no answer");
+    timeout(deadline, done)
+        .await
+        .unwrap_or_else(|_| Err(no_answer().into()))
 }
 
 /// Starting fails where a put would wait.

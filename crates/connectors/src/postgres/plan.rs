@@ -8,6 +8,7 @@ use sharegroup_sink::data::{Schema, Type};
 use tokio_postgres::Client;
 
 use super::config::{Guard, Mode, PlaceColumns, PostgresConfig, RowKey, TIMESTAMP_COLUMN};
+use super::connect::within;
 use super::encode::Class;
 use super::identifier::{TableName, quoted};
 use super::layout::{Layout, NoLayout, Source, Wanted, layout, wanted};
@@ -30,6 +31,12 @@ pub(super) enum NoRow {
     Refused(String),
     /// The statement that would have made room for it failed.
     Trouble(Trouble),
+}
+
+impl From<Trouble> for NoRow {
+    fn from(trouble: Trouble) -> Self {
+        Self::Trouble(trouble)
+    }
 }
 
 impl From<tokio_postgres::Error> for NoRow {
@@ -68,7 +75,7 @@ impl Plan {
         if let Err(NoLayout::Missing(missing)) = &found
             && config.evolve
         {
-            self.evolve(client, missing).await?;
+            within(config.deadline(), self.evolve(client, missing)).await?;
             found = layout(config, &self.table, data, fields, is_delete);
         }
         let layout = Arc::new(found.map_err(|error| NoRow::Refused(self.reason(error)))?);
@@ -186,17 +193,13 @@ impl Plan {
     }
 }
 
-/// Makes the table of a record, unless somebody else does at the same time.
+/// Makes a table for rows with these fields, unless somebody else does at the same time.
 pub(super) async fn create(
     client: &mut Client,
     name: &TableName,
-    config: &PostgresConfig,
-    place: &PlaceColumns,
-    record: &SinkRecord<'_>,
-    data: &ConvertedRecord,
+    fields: &[Wanted],
 ) -> Result<(), NoRow> {
-    let fields = wanted(config, place, record, data, false).map_err(NoRow::Refused)?;
-    let table = columns(&fields).map_err(NoRow::Refused)?;
+    let table = columns(fields).map_err(NoRow::Refused)?;
     let keys = fields.iter().filter(|field| field.is_key);
     let keys: Vec<_> = keys.map(|field| field.name.clone()).collect();
     let statement = create_table(&name.to_string(), &table, &keys);

@@ -157,10 +157,12 @@ impl Request {
                     put.map(|()| value.is_null())
                 }
             };
-            if is_null.map_err(told)? && column.is_required {
+            let is_key = layout.shape.key.contains(&number);
+            // Of keys with a null no two are the same.
+            if is_null.map_err(told)? && (column.is_required || is_key) {
                 return Err(told("doesn't take null".to_owned()));
             }
-            if layout.shape.key.contains(&number) && self.order == Order::Columns {
+            if is_key && self.order == Order::Columns {
                 row.write(self.buffer(number).get(start..).unwrap_or_default());
             }
         }

@@ -11,13 +11,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::SinkExt;
 use sharegroup_sink::{Outcome, OutcomeSender, PutError, SinkBatch, SinkRecord, TaskError};
-use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
 
 use super::config::{Guard, Mode, PlaceColumns, PostgresConfig, RowKey};
-use super::connect::{NETWORK_GRACE, Session};
+use super::connect::{Session, within};
 use super::identifier::TableName;
-use super::layout::Layout;
+use super::layout::{Layout, wanted};
 use super::outcome::{Trouble, TroubleKind, needs_new_connection};
 use super::plan::{NoRow, Plan, create};
 use super::request::{Order, Request, Rows};
@@ -80,11 +79,13 @@ impl Writer {
 
     /// Looks at the tables of topics.
     pub(super) async fn open(&mut self, topics: &[Arc<str>]) -> Result<(), TaskError> {
+        let session = match self.session.take().filter(Session::is_usable) {
+            Some(session) => session,
+            None => Session::open(&self.config).await?,
+        };
         for topic in topics {
             let name = self.table_name(topic).map_err(TaskError::new)?;
-            let session = self.session().await?;
-            let described = Table::describe(&session.client, &name).await;
-            let Some(table) = described.map_err(|error| Trouble::of(&error))? else {
+            let Some(table) = self.describe(&session, &name).await? else {
                 if self.config.create {
                     continue;
                 }
@@ -98,21 +99,13 @@ impl Writer {
                 .map_err(TaskError::new)?;
             self.plans.insert(Arc::clone(topic), plan);
         }
+        self.session = Some(session);
         Ok(())
     }
 
     fn table_name(&self, topic: &str) -> Result<TableName, String> {
         let name = TableName::of(&self.config.table_format, topic);
         name.map_err(|reason| format!("table.name.format, for the topic {topic}, {reason}"))
-    }
-
-    /// The connection, made anew where it was lost.
-    async fn session(&mut self) -> Result<&mut Session, Trouble> {
-        let session = match self.session.take().filter(Session::is_usable) {
-            Some(session) => session,
-            None => Session::open(&self.config).await?,
-        };
-        Ok(self.session.insert(session))
     }
 
     /// Closes the connection.
@@ -171,12 +164,15 @@ impl Writer {
         &mut self,
         session: &mut Session,
         topic: &Arc<str>,
-        work: Work<'_>,
+        mut work: Work<'_>,
     ) -> Result<(), Trouble> {
         let broken = |reason: String| Trouble::new(TroubleKind::Broken, reason);
         if !self.plans.contains_key(topic) {
             let name = self.table_name(topic).map_err(broken)?;
-            let plan = Plan::new(self.table(session, &name, work.records).await?);
+            let Some(table) = self.table(session, &name, &mut work).await? else {
+                return Ok(());
+            };
+            let plan = Plan::new(table);
             plan.check(&self.config, &self.place).map_err(broken)?;
             self.plans.insert(Arc::clone(topic), plan);
         }
@@ -197,47 +193,63 @@ impl Writer {
         Ok(())
     }
 
-    /// The table as it is; made for the first record whose schema is enough for that.
+    /// The table as it is; made for the first record whose schema is enough for that. `None`: there is no such record,
+    /// and all are refused.
     async fn table(
         &self,
         session: &mut Session,
         name: &TableName,
-        records: &[SinkRecord<'_>],
-    ) -> Result<Table, Trouble> {
-        let described = Table::describe(&session.client, name).await;
-        if let Some(table) = described.map_err(|error| Trouble::of(&error))? {
-            return Ok(table);
+        work: &mut Work<'_>,
+    ) -> Result<Option<Table>, Trouble> {
+        if let Some(table) = self.describe(session, name).await? {
+            return Ok(Some(table));
         }
-        let mut why = format!("there is no table {name}");
-        if self.config.create {
-            for record in records {
-                let data = record.data();
-                match create(
-                    &mut session.client,
-                    name,
-                    &self.config,
-                    &self.place,
-                    record,
-                    &data,
-                )
-                .await
-                {
-                    Ok(()) => {
-                        let described = Table::describe(&session.client, name).await;
-                        let described = described.map_err(|error| Trouble::of(&error))?;
-                        return described.ok_or_else(|| Trouble::new(TroubleKind::Broken, why));
-                    }
-                    Err(NoRow::Refused(reason)) => {
-                        why = format!(
-                            "the table {name} can't be made for the record at offset {}: {reason}",
-                            record.offset
-                        );
-                    }
-                    Err(NoRow::Trouble(trouble)) => return Err(trouble),
+        if !self.config.create {
+            let why = format!("there is no table {name}");
+            return Err(Trouble::new(TroubleKind::Broken, why));
+        }
+        for (place, record) in work.records.iter().enumerate() {
+            let data = record.data();
+            let fields = match wanted(&self.config, &self.place, record, &data, false) {
+                Ok(fields) => fields,
+                Err(reason) => {
+                    work.report(place, refused(reason));
+                    continue;
                 }
+            };
+            let made = create(&mut session.client, name, &fields);
+            match within(self.config.deadline(), made).await {
+                Ok(()) => return self.describe(session, name).await,
+                Err(NoRow::Trouble(trouble)) => return Err(trouble),
+                Err(NoRow::Refused(reason)) => work.report(place, refused(reason)),
             }
         }
-        Err(Trouble::new(TroubleKind::Broken, why))
+        Ok(None)
+    }
+
+    async fn describe(
+        &self,
+        session: &Session,
+        name: &TableName,
+    ) -> Result<Option<Table>, Trouble> {
+        let described = async {
+            let described = Table::describe(&session.client, name).await;
+            described.map_err(|error| Trouble::of(&error))
+        };
+        within(self.config.deadline(), described).await
+    }
+}
+
+impl Work<'_> {
+    fn is_open(&self, place: usize) -> bool {
+        self.done.get(place) == Some(&false)
+    }
+
+    fn report(&mut self, place: usize, outcome: Outcome) {
+        if let (Some(done), Some(record)) = (self.done.get_mut(place), self.records.get(place)) {
+            *done = true;
+            self.outcomes.report(record.offset, outcome);
+        }
     }
 }
 
@@ -303,14 +315,15 @@ impl Put<'_> {
             || self.config.mode == Mode::Insert && self.config.delete;
         let mut sorted: Vec<Rows> = Vec::new();
         for &place in places {
-            let Some(record) = records.get(place).filter(|_| self.is_open(place)) else {
+            let Some(record) = records.get(place).filter(|_| self.work.is_open(place)) else {
                 continue;
             };
             let data = record.data();
             let is_null = data.value.value.is_null();
             let is_delete = is_null && self.config.delete;
             if is_null && !is_delete && self.config.value_column.is_none() {
-                self.report_place(place, self.of_null());
+                let outcome = self.of_null();
+                self.work.report(place, outcome);
                 continue;
             }
             let layout = self
@@ -327,7 +340,7 @@ impl Put<'_> {
             let layout = match layout {
                 Ok(layout) => layout,
                 Err(NoRow::Refused(reason)) => {
-                    self.report_place(place, refused(reason));
+                    self.work.report(place, refused(reason));
                     continue;
                 }
                 Err(NoRow::Trouble(trouble)) => return Err(trouble),
@@ -346,10 +359,6 @@ impl Put<'_> {
             }
         }
         Ok(sorted)
-    }
-
-    fn is_open(&self, place: usize) -> bool {
-        self.work.done.get(place) == Some(&false)
     }
 
     fn of_null(&self) -> Outcome {
@@ -384,7 +393,7 @@ impl Put<'_> {
             let data = record.data();
             match request.push(&self.plan.table, &rows.layout, record, &data) {
                 Ok(()) => rows.records.push(place),
-                Err(reason) => self.report_place(place, refused(reason)),
+                Err(reason) => self.work.report(place, refused(reason)),
             }
         }
         let records: Vec<_> = places.collect();
@@ -395,15 +404,13 @@ impl Put<'_> {
 
     /// Carries out the statement, again and again while it collides with others.
     async fn run(&mut self, request: Request, rows: &Rows, order: Order) -> Result<Done, Trouble> {
-        let deadline = self.config.timeouts.statement + NETWORK_GRACE;
+        let deadline = self.config.deadline();
         if order == Order::Rows {
-            let copied = timeout(deadline, self.copy(request.into_copy(), rows)).await;
-            return copied.unwrap_or_else(|_| Err(no_answer()));
+            return within(deadline, self.copy(request.into_copy(), rows)).await;
         }
         let mut collisions = 0;
         loop {
-            let run = timeout(deadline, self.run_once(&request, rows)).await;
-            let trouble = match run.unwrap_or_else(|_| Err(no_answer())) {
+            let trouble = match within(deadline, self.run_once(&request, rows)).await {
                 Ok(done) => return Ok(done),
                 Err(trouble) => trouble,
             };
@@ -485,7 +492,7 @@ impl Put<'_> {
                 .and_then(|number| rows.records.get(number));
             let reason = "another row has its key, and insert.mode=insert replaces none";
             if let Some(place) = place {
-                self.report_place(*place, refused(reason.to_owned()));
+                self.work.report(*place, refused(reason.to_owned()));
             }
         }
         Ok(Done::Reported)
@@ -505,20 +512,11 @@ impl Put<'_> {
         Trouble::of(error)
     }
 
-    fn report_place(&mut self, place: usize, outcome: Outcome) {
-        if let (Some(done), Some(record)) =
-            (self.work.done.get_mut(place), self.work.records.get(place))
-        {
-            *done = true;
-            self.work.outcomes.report(record.offset, outcome);
-        }
-    }
-
     /// One outcome for all rows; those that follow each other in the batch are told as one.
     fn report(&mut self, rows: &Rows, outcome: &Outcome) {
         if *outcome != Outcome::Written {
             let places = rows.records.iter();
-            return places.for_each(|place| self.report_place(*place, outcome.clone()));
+            return places.for_each(|place| self.work.report(*place, outcome.clone()));
         }
         for run in rows.records.chunk_by(|one, next| one + 1 == *next) {
             let (Some(first), Some(last)) = (run.first(), run.last()) else {
@@ -545,10 +543,6 @@ const fn later(reason: String) -> Outcome {
         reason,
         after: None,
     }
-}
-
-fn no_answer() -> Trouble {
-    Trouble::new(TroubleKind::Unknown, "PostgreSQL gives no answer")
 }
 
 /// How often a statement that collides is carried out in one put.

@@ -291,3 +291,54 @@ async fn a_server_that_crashes_has_what_it_confirmed() {
         .get(0);
     assert_eq!(count, 501);
 }
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_is_given_up() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let url = format!("postgresql://u@127.0.0.1:{port}/d");
+    let extra = [
+        ("connection.url", url.as_str()),
+        ("connect.timeout.ms", "50"),
+    ];
+    let error = start(&mut task(&extra)).await.unwrap_err().to_string();
+    assert!(
+        error.contains("no answer from PostgreSQL at 127.0.0.1"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn records_that_no_table_can_be_made_for_are_refused_and_the_others_written() {
+    let database = Database::new("maker").await;
+    let mut task = database.open(&[("auto.create", "true")]).await;
+    let (result, outcomes) = put(&mut task, numbers(2, &[]).batch()).await;
+    result.unwrap();
+    assert_eq!(letters(&outcomes), "rr");
+    let schema = r#"{"type":"struct","fields":[{"field":"id","type":"int32"}]}"#;
+    let good = format!(r#"{{"schema":{schema},"payload":{{"id":1}}}}"#);
+    let batch = Json::with_schemas()
+        .value(0, r#"{"schema":{"type":"int32"},"payload":7}"#)
+        .value(1, &good);
+    let (result, outcomes) = put(&mut task, batch.batch()).await;
+    result.unwrap();
+    assert_eq!(letters(&outcomes), "rw");
+}
+
+#[tokio::test]
+async fn a_key_that_is_null_is_refused() {
+    let database = Database::new("nullkey").await;
+    database
+        .run("CREATE TABLE orders (id int UNIQUE, name text)")
+        .await;
+    let mut task = database
+        .open(&[("pk.mode", "record_value"), ("pk.fields", "id")])
+        .await;
+    let (result, outcomes) = put(
+        &mut task,
+        Json::plain().value(0, r#"{"id":null,"name":"a"}"#).batch(),
+    )
+    .await;
+    result.unwrap();
+    assert_eq!(letters(&outcomes), "r");
+}
