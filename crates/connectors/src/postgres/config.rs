@@ -17,6 +17,8 @@ pub(super) struct PostgresConfig {
     pub(super) mode: Mode,
     pub(super) key: RowKey,
     pub(super) delete: bool,
+    /// `delete.column`.
+    pub(super) delete_column: Option<String>,
     pub(super) create: bool,
     pub(super) evolve: bool,
     pub(super) rows_max: usize,
@@ -109,6 +111,7 @@ impl PostgresConfig {
         let settings = Self {
             guard: reader.guard(mode),
             delete: reader.delete(&key),
+            delete_column: reader.delete_column(mode),
             create: config.own_flag(AUTO_CREATE.name) || reader.evolves(),
             evolve: config.own_flag(AUTO_EVOLVE.name) || reader.evolves(),
             table_format: reader.table_format(),
@@ -322,6 +325,19 @@ impl Reader<'_> {
         delete
     }
 
+    fn delete_column(&mut self, mode: Mode) -> Option<String> {
+        let column = self.text(&DELETE_COLUMN)?;
+        if !self.config.own_flag(DELETE.name) || mode == Mode::Insert {
+            let advice = "set delete.enabled=true and insert.mode=upsert";
+            self.problem(DELETE_COLUMN.name, "marks nothing", advice);
+        }
+        if self.text(&VERSION_FIELD).is_some() {
+            let advice = "a null value has no such field: leave it to version.guard";
+            self.problem(DELETE_COLUMN.name, "doesn't go with version.field", advice);
+        }
+        Some(column)
+    }
+
     fn evolves(&self) -> bool {
         let evolution = self.text(&SCHEMA_EVOLUTION).unwrap_or_default();
         evolution.eq_ignore_ascii_case("basic")
@@ -414,6 +430,11 @@ const DELETE: KeyDef = KeyDef::optional(
     ValueKind::Bool,
     "false",
     "a null value deletes the row of its key; with pk.mode=record_key",
+);
+const DELETE_COLUMN: KeyDef = KeyDef::unset(
+    "delete.column",
+    ValueKind::Text,
+    "a null value doesn't remove its row but sets this column to true, so that a late older record can't bring the row back; the other columns must take null",
 );
 const AUTO_CREATE: KeyDef = KeyDef::optional(
     "auto.create",
@@ -552,6 +573,7 @@ pub(super) const KEYS: &[KeyDef] = &[
     PK_FIELDS,
     PRIMARY_KEY_FIELDS,
     DELETE,
+    DELETE_COLUMN,
     AUTO_CREATE,
     AUTO_EVOLVE,
     SCHEMA_EVOLUTION,

@@ -31,6 +31,8 @@ pub(super) enum Source {
     Partition,
     Offset,
     Timestamp,
+    /// Whether the record deletes its row.
+    Deletes(bool),
     /// The key, whole.
     Key,
     /// A field of it.
@@ -95,6 +97,8 @@ pub(super) struct Layout {
     pub(super) shape: Arc<Shape>,
     /// Sources and classes of the columns, in the shape's order.
     pub(super) cells: Vec<(Source, Class)>,
+    /// Whether it is of records that delete their rows.
+    deletes: bool,
     likeness: Likeness,
 }
 
@@ -104,9 +108,9 @@ impl Layout {
         &self,
         config: &PostgresConfig,
         data: &ConvertedRecord,
-        is_delete: bool,
+        deletes: bool,
     ) -> bool {
-        self.shape.is_delete == is_delete && self.likeness.fits(config, data)
+        self.deletes == deletes && self.likeness.fits(config, data)
     }
 }
 
@@ -204,7 +208,7 @@ pub(super) fn wanted(
     place: &PlaceColumns,
     record: &SinkRecord<'_>,
     data: &ConvertedRecord,
-    is_delete: bool,
+    deletes: bool,
 ) -> Result<Vec<Wanted>, String> {
     let mut wanted = Vec::new();
     match &config.key {
@@ -233,8 +237,16 @@ pub(super) fn wanted(
         RowKey::OfKey(names) => key_fields("key", &data.key, names, &mut wanted)?,
         RowKey::OfValue(names) => key_fields("value", &data.value, names, &mut wanted)?,
     }
-    if !is_delete {
+    if !deletes {
         value_fields(config, record, data, &mut wanted)?;
+    }
+    if let Some(column) = &config.delete_column {
+        wanted.push(of_place(
+            column,
+            Source::Deletes(deletes),
+            Class::Boolean,
+            false,
+        ));
     }
     if config.mode != Mode::Insert && config.guard == Guard::Place {
         wanted.push(of_place(
@@ -410,12 +422,12 @@ pub(super) fn layout(
     table: &Table,
     data: &ConvertedRecord,
     wanted: Vec<Wanted>,
-    is_delete: bool,
+    deletes: bool,
 ) -> Result<Layout, NoLayout> {
     let mut shape = Shape {
         columns: Vec::new(),
         key: Vec::new(),
-        is_delete,
+        is_delete: deletes && config.delete_column.is_none(),
     };
     let mut cells = Vec::new();
     let mut missing = Vec::new();
@@ -451,6 +463,7 @@ pub(super) fn layout(
     Ok(Layout {
         shape: Arc::new(shape),
         cells,
+        deletes,
         likeness: Likeness::of(config, data),
     })
 }

@@ -12,7 +12,7 @@
 //! **An older record doesn't replace a newer one**, though a share group gives no order: with `upsert` and `update` a row is
 //! replaced only by a record that is newer by `version.field` or, without one, by its offset in the same partition, else
 //! by its timestamp, which stand in columns beside the row. A row that was deleted has no such columns left: a record
-//! from before that comes after its null value brings the row back.
+//! from before that comes after its null value brings the row back, unless `delete.column` keeps the row and marks it.
 //!
 //! **One bad row costs no other.** A statement that fails for what a row holds is repeated with ever fewer rows, until
 //! that row stands alone and is refused; a row that refers to one that isn't there yet is tried again later.

@@ -112,6 +112,8 @@ const SCALE_MAX: u16 = 16_383;
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     fn words(text: &str) -> Vec<u16> {
@@ -145,5 +147,28 @@ mod tests {
         }
         let huge = Decimal::parse("1E-20000").unwrap();
         assert_eq!(put_decimal(&huge, &mut BytesMut::new()), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_number_is_the_sum_of_its_groups(unscaled: i64, scale in 0..30_i32) {
+            let decimal = Decimal::from_unscaled(Bytes::copy_from_slice(&unscaled.to_be_bytes()), scale).unwrap();
+            let words = words(&decimal.to_string());
+            let (groups, weight) = (i32::from(words[0]), i32::from(words[1].cast_signed()));
+            proptest::prop_assert_eq!(groups, i32::try_from(words.len()).unwrap() - 4);
+            // All groups behind the header, as one whole number; its last digit stands for 10 to the power of this.
+            let exponent = 4 * (weight + 1 - groups);
+            let digits: String = words[4..].iter().map(|group| format!("{group:04}")).collect();
+            let digits = format!("{}{digits}e{exponent}", if words[2] == NEGATIVE { "-" } else { "" });
+            let back: f64 = digits.replace("-e", "0e").parse().unwrap_or(0.0);
+            let given: f64 = decimal.to_string().parse().unwrap();
+            proptest::prop_assert_eq!(back, given);
+        }
+
+        #[test]
+        fn no_bytes_break_it(unscaled in proptest::collection::vec(proptest::num::u8::ANY, 1..80), scale: i32) {
+            let decimal = Decimal::from_unscaled(Bytes::from(unscaled), scale).unwrap();
+            put_decimal(&decimal, &mut BytesMut::new());
+        }
     }
 }

@@ -61,25 +61,25 @@ impl Plan {
         place: &PlaceColumns,
         record: &SinkRecord<'_>,
         data: &ConvertedRecord,
-        is_delete: bool,
+        deletes: bool,
     ) -> Result<Arc<Layout>, NoRow> {
         if let Some(known) = self
             .layouts
             .iter()
-            .find(|known| known.fits(config, data, is_delete))
+            .find(|known| known.fits(config, data, deletes))
         {
             return Ok(Arc::clone(known));
         }
-        let fields = wanted(config, place, record, data, is_delete).map_err(NoRow::Refused)?;
-        let mut found = layout(config, &self.table, data, fields.clone(), is_delete);
+        let fields = wanted(config, place, record, data, deletes).map_err(NoRow::Refused)?;
+        let mut found = layout(config, &self.table, data, fields.clone(), deletes);
         if let Err(NoLayout::Missing(missing)) = &found
             && config.evolve
         {
             within(config.deadline(), self.evolve(client, missing)).await?;
-            found = layout(config, &self.table, data, fields, is_delete);
+            found = layout(config, &self.table, data, fields, deletes);
         }
         let layout = Arc::new(found.map_err(|error| NoRow::Refused(self.reason(error)))?);
-        if !is_delete {
+        if !layout.shape.is_delete {
             let keys = layout.shape.key_columns().collect();
             let broken = |reason| NoRow::Trouble(Trouble::new(TroubleKind::Broken, reason));
             self.check_key(config, place, keys).map_err(broken)?;
@@ -233,6 +233,7 @@ fn type_of(field: &Wanted) -> Option<&'static str> {
         (Source::Partition, _) => "integer",
         (Source::Offset, _) => "bigint",
         (Source::Timestamp, _) => "timestamptz",
+        (Source::Deletes(_), _) => "boolean",
         (Source::Value, _) => "jsonb",
         (_, Some(schema)) => type_of_schema(schema, field.class),
         (Source::Key, None) if field.class == Class::PlainText => "text",

@@ -141,6 +141,10 @@ impl Request {
                     let value = Value::Int64(record.offset);
                     put(encode::put(&value, Class::Integer, column.kind, *form, out))
                 }
+                Source::Deletes(deletes) => {
+                    let value = Value::Boolean(*deletes);
+                    put(encode::put(&value, Class::Boolean, column.kind, *form, out))
+                }
                 Source::Timestamp => {
                     let value = Value::Timestamp(record.timestamp);
                     put(encode::put(

@@ -320,8 +320,8 @@ impl Put<'_> {
             };
             let data = record.data();
             let is_null = data.value.value.is_null();
-            let is_delete = is_null && self.config.delete;
-            if is_null && !is_delete && self.config.value_column.is_none() {
+            let deletes = is_null && self.config.delete;
+            if is_null && !deletes && self.config.value_column.is_none() {
                 let outcome = self.of_null();
                 self.work.report(place, outcome);
                 continue;
@@ -334,7 +334,7 @@ impl Put<'_> {
                     self.place,
                     record,
                     &data,
-                    is_delete,
+                    deletes,
                 )
                 .await;
             let layout = match layout {

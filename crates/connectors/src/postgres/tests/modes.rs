@@ -372,3 +372,35 @@ async fn a_table_without_an_index_over_the_key_is_refused_at_the_start() {
         "{error}"
     );
 }
+
+#[tokio::test]
+async fn a_row_that_is_marked_as_deleted_is_not_brought_back_by_an_older_record() {
+    let database = Database::new("marked").await;
+    database
+        .run("CREATE TABLE orders (id text PRIMARY KEY, v int)")
+        .await;
+    let extra = [("delete.enabled", "true"), ("delete.column", "gone")];
+    let mut task = database.open(&[UPSERT, &extra].concat()).await;
+    let record = |offset, v: i32| {
+        Json::plain().record(offset, Some(r#""k""#), Some(&format!(r#"{{"v":{v}}}"#)))
+    };
+    let null = |json: Json, offset| json.record(offset, Some(r#""k""#), None);
+    write(&mut task, null(record(2, 2), 3)).await;
+    write(&mut task, record(1, 1)).await;
+    assert_eq!(database.rows("SELECT v, gone FROM orders").await, ["2|t"]);
+    write(&mut task, record(4, 4)).await;
+    assert_eq!(database.rows("SELECT v, gone FROM orders").await, ["4|f"]);
+    // One whose record never came, or comes later.
+    write(&mut task, Json::plain().record(9, Some(r#""x""#), None)).await;
+    write(
+        &mut task,
+        Json::plain().record(8, Some(r#""x""#), Some(r#"{"v":8}"#)),
+    )
+    .await;
+    assert_eq!(
+        database
+            .rows("SELECT v, gone FROM orders WHERE id = 'x'")
+            .await,
+        ["NULL|t"]
+    );
+}
