@@ -23,6 +23,24 @@
 //! column, into one statement with `ON CONFLICT`. Each statement is a transaction. A value whose type isn't the column's,
 //! text into a column of `inet` for example, is read by the database.
 //!
+//! Measured on two busy cores, PostgreSQL 15, over one connection (`examples/postgres_statements.rs`; a row of nine
+//! columns with two unique indexes): µs of the server's CPU time per row, by rows in a statement.
+//!
+//! | | 100 | 500 | 3,000 | 10,000 |
+//! | --- | --- | --- | --- | --- |
+//! | COPY into the table | 5.2 | 3.0 | 3.2 | 2.4 |
+//! | arrays, insert | 7.4 | 5.3 | 5.0 | 4.9 |
+//! | arrays, upsert | 6.7 | 4.9 | 4.6 | 4.7 |
+//! | COPY into a temporary table, then insert | 12.8 | 6.3 | 5.2 | 4.3 |
+//! | the same, upsert | 12.1 | 5.9 | 4.5 | 3.9 |
+//! | a statement for each row, pipelined, insert | 17.9 | 15.6 | 15.1 | 15.3 |
+//! | the same, upsert | 18.3 | 17.2 | 15.8 | 17.2 |
+//! | **this sink**, insert | 4.5 | 3.3 | 2.6 | 2.3 |
+//! | **this sink**, upsert | 6.8 | 5.3 | 5.2 | 4.6 |
+//!
+//! So rows go by COPY where they may, and by arrays else: a temporary table gains from 10,000 rows on only, costs a transaction of
+//! four round trips, and a right.
+//!
 //! # What is unlike the JDBC sinks
 //!
 //! | | here |

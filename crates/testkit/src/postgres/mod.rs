@@ -263,15 +263,17 @@ const NOBODY: u32 = 65_534;
 const START_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 
-/// Ends the server once nobody holds the other end of its standard input any more, or once the server has ended.
+/// Ends the server once nobody holds the other end of its standard input any more, and removes its folder then.
 const GUARD: &str = r#"
+folder=${2%/data}
 "$1" -D "$2" -c config_file="$2/conf" </dev/null &
 server=$!
 exec 3<&0
-( read -r _ <&3; kill -s QUIT $server; sleep 1; rm -rf "${2%/data}" ) >/dev/null 2>&1 &
+( read -r _ <&3; : >"$folder/abandoned"; kill -s QUIT $server ) >/dev/null 2>&1 &
 watcher=$!
 wait $server
 kill $watcher 2>/dev/null
+if [ -e "$folder/abandoned" ]; then rm -rf "$folder"; fi
 "#;
 
 /// Users whose names say how they must identify themselves, and how they must connect.
