@@ -159,7 +159,10 @@ impl Postgres {
             signal(pid, "QUIT")?;
         }
         if let Some(mut guard) = self.guard.take() {
+            // To close it is to abandon the server, with its folder.
+            let held = guard.stdin.take();
             guard.wait()?;
+            drop(held);
         }
         Ok(())
     }
