@@ -6,6 +6,7 @@
 //! | `http` | `io.aiven.kafka.connect.http.HttpSinkConnector` | sends records to an HTTP server |
 //! | `console` | | prints records to standard output |
 //! | `blackhole` | | swallows records, for measuring |
+//! | `postgres` | `io.confluent.connect.jdbc.JdbcSinkConnector`, `io.debezium.connector.jdbc.JdbcSinkConnector` | writes rows into PostgreSQL; feature `postgres` |
 //!
 //! ```
 //! let registry = sharegroup_connectors::registry();
@@ -24,6 +25,8 @@ mod json;
 #[cfg(any(feature = "file", feature = "console"))]
 mod lent;
 pub mod line;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 
 use sharegroup_sink::Registry;
 
@@ -39,5 +42,7 @@ pub fn registry() -> Registry {
     let registry = registry.with(http::HttpConnector);
     #[cfg(feature = "blackhole")]
     let registry = registry.with(blackhole::BlackholeConnector);
+    #[cfg(feature = "postgres")]
+    let registry = registry.with(postgres::PostgresConnector);
     registry
 }

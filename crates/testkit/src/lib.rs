@@ -12,6 +12,8 @@ pub mod http_server;
 #[cfg(feature = "net")]
 pub mod memory;
 pub mod model;
+#[cfg(all(feature = "postgres-server", unix))]
+pub mod postgres;
 pub mod random;
 #[cfg(feature = "simulation")]
 pub mod simulation;
