@@ -212,12 +212,14 @@ pub(super) async fn shutdown_in_put<T: Target>(scene: &mut Scene<'_, T>) -> Chec
         let running = start_tolerant(scene, &[])?;
         was_in_put = stopped_in_put(&running, Duration::from_secs(wait)).await?;
     }
-    ensure(was_in_put, "records are put", || {
-        "no worker got so far".to_owned()
-    })?;
     scene.target.mend().await?;
     let running = start_tolerant(scene, &[])?;
-    all_written(scene, running, &written, Trouble::Slow).await
+    all_written(scene, running, &written, Trouble::Slow).await?;
+    if was_in_put {
+        return Ok(());
+    }
+    let why = "everything is written and each stop was in time, but none was seen to meet a put: the sink blocks its thread";
+    Err(Ended::Skipped(why.to_owned()))
 }
 
 /// Stops a worker once it puts records, or after a while: a put that blocks its thread is not told of before its end.
