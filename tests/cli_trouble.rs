@@ -572,12 +572,14 @@ fn a_failed_connector_ends_the_command_with_code_1_once_the_others_are_idle() {
     let folder = Folder::new("cli-mixed");
     create_topic(kafka, "mixed", 2, 1);
     produce(kafka, &folder, "mixed", 20_000);
+    // A link to nowhere, and no file.
+    let in_the_way = folder.join("link");
+    std::os::unix::fs::symlink(folder.join("none/x"), &in_the_way).unwrap();
     let [worker, broken] = files(
         &folder,
         &kafka.bootstrap_servers(),
         "consumer.group.protocol=share",
-        // A folder, and no file.
-        &format!("file={}\ntopics=mixed", folder.join("").display()),
+        &format!("file={}\ntopics=mixed", in_the_way.display()),
     );
     let good = folder.write(
         "good.json",
