@@ -130,6 +130,8 @@ counters! {
     dead_letters = "deadletterqueue-produce-requests",
     /// `deadletterqueue-produce-failures`: dead letters that were not confirmed.
     dead_letter_failures = "deadletterqueue-produce-failures",
+    /// Puts and flushes that are under way, whether or not they block their thread.
+    puts_active = "put-active-count",
     /// Milliseconds for which the put under way has given no outcome, once that is a quarter of
     /// `share.put.stall.ms`; else 0.
     put_stalled_ms = "put-stalled-time-ms",
@@ -162,6 +164,11 @@ impl Counter {
 
     pub(crate) fn add_wide(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Takes away what was added.
+    pub(crate) fn take(&self, count: u64) {
+        self.0.fetch_sub(count, Ordering::Relaxed);
     }
 
     fn raise(&self, value: u64) {

@@ -87,6 +87,7 @@ numbers! {
     counter rejected_left_to_broker_total: "of those, records rejected for the broker to write their dead letters, which nobody confirms (share.dead.letter=broker)" = t.counters.left_to_broker as f64;
     counter rejected_unkept_total: "of those, records rejected without a dead letter (errors.tolerance=all without a dead-letter topic)" = t.counters.rejected_unkept as f64;
     gauge breaker_open: "1 while the target is known to be down and nothing new is acquired" = t.metrics.breaker_open as f64;
+    gauge puts_active: "puts and flushes that are under way" = t.metrics.puts_active as f64;
     gauge put_stalled_seconds: "for how long the put under way has given no outcome, once that is a quarter of share.put.stall.ms" = t.metrics.put_stalled_ms as f64 / 1e3;
     gauge partitions_assigned: "partitions assigned to the task; other tasks may have them, too" = t.assignment.len() as f64;
     counter task_restarts_total: "starts of the task after a failure (task.restart.*)" = t.restarts as f64;

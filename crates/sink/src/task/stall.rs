@@ -21,6 +21,7 @@ use crate::status::TaskShared;
 #[derive(Debug)]
 pub(super) struct StallWatch {
     put: Arc<Mutex<Option<Put>>>,
+    shared: Arc<TaskShared>,
     /// Why the task failed, once a put has stalled.
     stalled: watch::Receiver<Option<String>>,
 }
@@ -50,26 +51,40 @@ impl StallWatch {
     /// Must be called within a tokio runtime.
     pub(super) fn start(watched: Watched) -> Self {
         let put = Arc::new(Mutex::new(None));
+        let shared = Arc::clone(&watched.shared);
         let (tell, stalled) = watch::channel(None);
         tokio::spawn(watch_puts(watched, Arc::downgrade(&put), tell));
-        Self { put, stalled }
+        Self {
+            put,
+            shared,
+            stalled,
+        }
     }
 
     /// A put or a flush begins.
     pub(super) fn began(&self, what: String, progress: Option<Progress>) {
-        *lock(&self.put) = Some(Put {
+        let put = Put {
             what,
             progress,
             reports: 0,
             since: Instant::now(),
             warned: false,
-        });
+        };
+        if lock(&self.put).replace(put).is_none() {
+            self.shared.metrics.puts_active.add(1);
+        }
     }
 
     /// It has ended. An error: it had stalled, and the task has failed of it.
     pub(super) fn ended(&self) -> Result<(), String> {
-        *lock(&self.put) = None;
+        self.no_put();
         self.stalled.borrow().clone().map_or(Ok(()), Err)
+    }
+
+    fn no_put(&self) {
+        if lock(&self.put).take().is_some() {
+            self.shared.metrics.puts_active.take(1);
+        }
     }
 
     /// Waits until a put has stalled.
@@ -78,6 +93,12 @@ impl StallWatch {
         if stalled.wait_for(Option::is_some).await.is_err() {
             std::future::pending::<()>().await;
         }
+    }
+}
+
+impl Drop for StallWatch {
+    fn drop(&mut self) {
+        self.no_put();
     }
 }
 
