@@ -135,15 +135,18 @@ impl Target for Files {
     }
 }
 
-const SKIPPED: [&str; 9] = [
+const SKIPPED: [&str; 12] = [
     "bad_record_is_named",
     "put_while_refusing",
+    "put_while_silent",
     "put_while_full",
     "bad_record_stands_alone",
     "bad_record_fails_the_task",
     "refusing_connections",
+    "silent",
     "full",
     "wrong_credentials",
+    "shutdown_while_silent",
     "secrets",
 ];
 

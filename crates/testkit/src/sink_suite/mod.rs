@@ -8,18 +8,19 @@
 //! | check | what it proves |
 //! | --- | --- |
 //! | `written_before_accepted` | what counts as written once `put` and `flush` have returned is in the destination |
-//! | `bad_record_is_named` | a put with a bad record says of each record what became of it |
+//! | `bad_record_is_named` | a put with bad records says of each record what became of it |
 //! | `redelivered` | the same records again, interleaved with others, and by another task, leave what is promised |
 //! | `reordered` | older records after newer ones leave what is promised ([`Delivery`]) |
 //! | `put_is_cancelled` | a put may be dropped at any of its awaits |
 //! | `records_are_let_go` | the memory of records is given back once they are written |
-//! | `put_while_down`, `_refusing`, `_slow`, `_full`, `put_after_restart` | a target in trouble refuses no record, nothing counts as written that isn't, and afterwards the task goes on |
+//! | `put_while_down`, `_refusing`, `_slow`, `_silent`, `_full`, `put_after_restart` | a target in trouble refuses no record, nothing counts as written that isn't, and afterwards the task goes on |
 //! | `metrics` | a worker's metrics count every record |
-//! | `bad_record_stands_alone` | with `errors.tolerance=all` it gets a dead letter, and all others are written |
+//! | `bad_record_stands_alone` | with `errors.tolerance=all` each gets a dead letter, and all others are written |
 //! | `bad_record_fails_the_task` | with `errors.tolerance=none` the task fails, naming it |
-//! | `down_at_start`, `down_in_the_middle`, `refusing_connections`, `slow`, `full`, `restarted` | a worker gives up no record because of the target |
+//! | `down_at_start`, `down_in_the_middle`, `refusing_connections`, `slow`, `silent`, `full`, `restarted` | a worker gives up no record because of the target |
 //! | `wrong_credentials` | nothing is settled with them, and all is written with the right ones |
-//! | `shutdown_in_put` | a worker stops within its budget in the middle of a put, and the next one writes everything |
+//! | `several_tasks` | tasks write beside each other, each with several instances where the sink is concurrent |
+//! | `shutdown_in_put`, `shutdown_while_silent` | a worker stops within its budget in the middle of a put, and the next one writes everything |
 //! | `killed_worker` | a worker that is killed (SIGKILL) among 100,000 records loses none |
 //! | `memory_is_bounded` | a worker's memory doesn't grow with what goes through it |
 //! | `secrets` | no secret is in an error, an outcome, a status, a metric or a line of the log |

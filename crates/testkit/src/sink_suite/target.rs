@@ -183,6 +183,8 @@ pub enum Trouble {
     Refusing,
     /// What is written takes two seconds or more.
     Slow,
+    /// It takes what is sent, connections as well, and says nothing; what is asked of it meanwhile it may do later.
+    Silent,
     /// It has no room for more.
     Full,
     /// It goes away and comes back at once: the trouble is over, and connections are dead, when the call returns.
@@ -191,10 +193,11 @@ pub enum Trouble {
 
 impl Trouble {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Down,
         Self::Refusing,
         Self::Slow,
+        Self::Silent,
         Self::Full,
         Self::Restarted,
     ];
@@ -207,6 +210,7 @@ impl fmt::Display for Trouble {
             Self::Down => "down",
             Self::Refusing => "refusing connections",
             Self::Slow => "slow",
+            Self::Silent => "silent",
             Self::Full => "full",
             Self::Restarted => "restarted",
         })

@@ -1,5 +1,6 @@
 //! Checks of a whole worker with the sink.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use sharegroup_sink::OwnedRecord;
@@ -55,29 +56,35 @@ fn sum(text: &str, name: &str) -> Option<String> {
     Some(value.to_owned())
 }
 
-/// Good records with a bad one among them, and the offset of that.
-async fn produce_with_a_bad_one<T: Target>(scene: &Scene<'_, T>) -> Checked<Vec<Recipe>> {
+/// Produces good records with bad ones among them, at these offsets. The good ones.
+async fn produce_with_bad_ones<T: Target>(
+    scene: &Scene<'_, T>,
+    bad_offsets: &[usize],
+) -> Checked<Vec<Recipe>> {
     let written = recipes(0..30);
     let bad = scene.target.bad_record()?;
     let good = |recipe: &Recipe| scene.record(recipe);
     let mut records: Vec<OwnedRecord> = written.iter().map(good).collect();
-    records.insert(BAD_OFFSET, bad);
+    for &offset in bad_offsets {
+        records.insert(offset, bad.clone());
+    }
     scene.produce(records).await?;
     Ok(written)
 }
 
-/// Under `errors.tolerance=all` a bad record gets a letter, and all others are written.
+/// Under `errors.tolerance=all` bad records get letters, and all others are written.
 pub(super) async fn bad_record_stands_alone<T: Target>(scene: &mut Scene<'_, T>) -> Checked {
     create_topics(scene).await?;
-    let written = produce_with_a_bad_one(scene).await?;
+    let bad_offsets = [0, BAD_OFFSET, BAD_OFFSET + 1];
+    let written = produce_with_bad_ones(scene, &bad_offsets).await?;
     let running = start_tolerant(scene, &[])?;
     scene.settled(|| running.told()).await?;
     running.stop().await?;
     scene.judge(&written).await?;
     let letters = scene.letters().await?;
     ensure(
-        letters == 1,
-        "a bad record stands alone: it gets a dead letter, and no other does",
+        usize::try_from(letters) == Ok(bad_offsets.len()),
+        "bad records stand alone: each gets a dead letter, and no other does",
         || format!("there are {letters} dead letters"),
     )
 }
@@ -85,7 +92,7 @@ pub(super) async fn bad_record_stands_alone<T: Target>(scene: &mut Scene<'_, T>)
 /// Under `errors.tolerance=none` a bad record fails the task, which names it.
 pub(super) async fn bad_record_fails_the_task<T: Target>(scene: &mut Scene<'_, T>) -> Checked {
     scene.create_topic(1).await?;
-    produce_with_a_bad_one(scene).await?;
+    produce_with_bad_ones(scene, &[BAD_OFFSET]).await?;
     let running = scene.start_worker(scene.load(&[])?);
     let failed = |status: &WorkerStatus| status.count(TaskState::Failed) == 1;
     running.until("a bad record fails the task", failed).await?;
@@ -146,7 +153,7 @@ async fn all_written<T: Target>(
     scene: &mut Scene<'_, T>,
     running: Running<'_>,
     written: &[Recipe],
-    trouble: Trouble,
+    trouble: impl Display,
 ) -> Checked {
     scene.settled(|| running.told()).await?;
     let lost = running.status().totals().lost();
@@ -197,16 +204,39 @@ pub(super) async fn wrong_credentials<T: Target>(scene: &mut Scene<'_, T>) -> Ch
     all_written(scene, running, &written, Trouble::Down).await
 }
 
+/// Tasks beside each other, with instances beside each other where the sink may have several.
+pub(super) async fn several_tasks<T: Target>(scene: &mut Scene<'_, T>) -> Checked {
+    const TASKS: usize = 3;
+    scene.create_topic(4).await?;
+    scene.create_letters_topic().await?;
+    let is_concurrent = scene.connector(&[])?.connector().is_concurrent();
+    let instances = if is_concurrent { "2" } else { "1" };
+    let more = [("tasks.max", "3"), ("share.concurrency", instances)];
+    let running = start_tolerant(scene, &more)?;
+    let run = |status: &WorkerStatus| status.count(TaskState::Running) == TASKS;
+    running.until("all tasks of a sink run", run).await?;
+    let written = recipes(0..300);
+    for part in written.chunks(30) {
+        scene.produce_good(part).await?;
+    }
+    all_written(scene, running, &written, "there for several tasks").await
+}
+
 /// A worker that must stop while a put waits for its target.
-pub(super) async fn shutdown_in_put<T: Target>(scene: &mut Scene<'_, T>) -> Checked {
+pub(super) async fn shutdown_in_put<T: Target>(
+    scene: &mut Scene<'_, T>,
+    trouble: Trouble,
+) -> Checked {
     create_topics(scene).await?;
-    scene.target.trouble(Trouble::Slow).await?;
     let running = start_tolerant(scene, &[])?;
+    let runs = |status: &WorkerStatus| status.count(TaskState::Running) == 1;
+    running.until("the task runs", runs).await?;
+    scene.target.trouble(trouble).await?;
     let written = until_in_put(scene, &running).await?;
     stopped_in_put(&running).await?;
     scene.target.mend().await?;
     let running = start_tolerant(scene, &[])?;
-    all_written(scene, running, &written, Trouble::Slow).await
+    all_written(scene, running, &written, trouble).await
 }
 
 /// Writes records until one of them is being put: a slow target may let some through at once. All of them.

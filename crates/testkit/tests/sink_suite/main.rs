@@ -54,7 +54,7 @@ fn a_sink_that_keeps_its_promises_passes() {
 #[test]
 fn each_flaw_is_found_by_the_checks_that_are_meant_for_it() {
     let by_id = Delivery::IdempotentById;
-    let cases: [(Flaw, Delivery, &[&str]); 18] = [
+    let cases: [(Flaw, Delivery, &[&str]); 20] = [
         (
             Flaw::AcceptsBeforeWriting,
             by_id,
@@ -81,7 +81,12 @@ fn each_flaw_is_found_by_the_checks_that_are_meant_for_it() {
         (
             Flaw::RemembersBeforeWriting,
             by_id,
-            &["put_is_cancelled", "shutdown_in_put"],
+            &[
+                "put_is_cancelled",
+                "put_while_silent",
+                "shutdown_in_put",
+                "shutdown_while_silent",
+            ],
         ),
         (Flaw::BlocksItsThread, by_id, &["shutdown_in_put"]),
         (Flaw::Hoards, by_id, &["records_are_let_go"]),
@@ -101,6 +106,12 @@ fn each_flaw_is_found_by_the_checks_that_are_meant_for_it() {
             by_id,
             &["put_while_slow", "slow", "shutdown_in_put"],
         ),
+        (
+            Flaw::TakesSilenceForYes,
+            by_id,
+            &["put_while_silent", "silent"],
+        ),
+        (Flaw::LetsOneIn, by_id, &["several_tasks"]),
         (
             Flaw::NeverReconnects,
             by_id,

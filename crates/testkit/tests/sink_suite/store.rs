@@ -41,6 +41,10 @@ pub(crate) enum Flaw {
     RefusesWhileRefused,
     /// A slow target is not waited for.
     DoesNotWait,
+    /// A target that says nothing for a while has written.
+    TakesSilenceForYes,
+    /// A second task can't start.
+    LetsOneIn,
     NeverReconnects,
     /// Waits for ever for a target that is down at the start.
     HangsAtStart,
@@ -60,6 +64,9 @@ pub(crate) struct Store {
     rows: Arc<Mutex<Rows>>,
 }
 
+/// Partition and offset.
+type Place = (i32, i64);
+
 #[derive(Debug, Default)]
 struct Rows {
     /// Offset and number, by id or by key; several where a sink appends.
@@ -67,8 +74,10 @@ struct Rows {
     trouble: Option<Trouble>,
     /// How often it was restarted.
     generation: u64,
+    /// Tasks that have started.
+    users: usize,
     /// Of the flaw.
-    remembered: BTreeSet<i64>,
+    remembered: BTreeSet<Place>,
 }
 
 impl Store {
@@ -102,7 +111,7 @@ impl Store {
         let delivery = self.promises.delivery;
         let id = match delivery {
             Delivery::IdempotentByKey => row.key,
-            _ => row.offset.to_string(),
+            _ => format!("{} {}", row.partition, row.offset),
         };
         let mut rows = self.lock();
         let there = rows.rows.entry(id).or_default();
@@ -221,6 +230,7 @@ impl Connector for StoreConnector {
             late: Vec::new(),
             hoard: Vec::new(),
             skipped: BTreeSet::new(),
+            is_in: false,
         }))
     }
 }
@@ -228,6 +238,7 @@ impl Connector for StoreConnector {
 /// A record on its way.
 #[derive(Debug)]
 struct Row {
+    partition: i32,
     offset: i64,
     key: String,
     number: u64,
@@ -238,6 +249,7 @@ impl Row {
     fn of(record: &SinkRecord<'_>) -> Option<Self> {
         let value = std::str::from_utf8(record.value?).ok()?;
         Some(Self {
+            partition: record.partition,
             offset: record.offset,
             key: String::from_utf8_lossy(record.key?).into_owned(),
             number: value.split(' ').next()?.parse().ok()?,
@@ -255,7 +267,9 @@ struct StoreTask {
     late: Vec<Row>,
     hoard: Vec<Bytes>,
     /// Taken for written.
-    skipped: BTreeSet<i64>,
+    skipped: BTreeSet<Place>,
+    /// Among the store's users.
+    is_in: bool,
 }
 
 impl StoreTask {
@@ -275,6 +289,16 @@ impl StoreTask {
             return Err(format!("the password {shown} is wrong"));
         }
         self.connection = Some(self.store.lock().generation);
+        Ok(())
+    }
+
+    fn enter(&mut self) -> Result<(), TaskError> {
+        let mut rows = self.store.lock();
+        if rows.users > 0 && self.store.has(Flaw::LetsOneIn) {
+            return Err(TaskError::new("somebody else is here"));
+        }
+        rows.users += 1;
+        self.is_in = true;
         Ok(())
     }
 
@@ -326,6 +350,16 @@ impl StoreTask {
                 sleep(SLOW).await;
                 Ok(())
             }
+            Some(Trouble::Silent) if self.has(Flaw::TakesSilenceForYes) => {
+                sleep(SLOW / 2).await;
+                Ok(())
+            }
+            Some(Trouble::Silent) => {
+                while self.store.lock().trouble == trouble {
+                    sleep(SLOW / 40).await;
+                }
+                Err(PutError::retriable("it was silent"))
+            }
             _ => Ok(()),
         }
     }
@@ -339,9 +373,11 @@ impl StoreTask {
     /// Takes the records for written that have been here before.
     fn remember(&mut self, batch: &SinkBatch) {
         let mut rows = self.store.lock();
-        let offsets = batch.records().map(|record| record.offset);
-        self.skipped = offsets
-            .filter(|offset| !rows.remembered.insert(*offset))
+        let places = batch
+            .records()
+            .map(|record| (record.partition, record.offset));
+        self.skipped = places
+            .filter(|place| !rows.remembered.insert(*place))
             .collect();
     }
 
@@ -356,7 +392,7 @@ impl StoreTask {
             let forgets = after_bad && self.has(Flaw::LosesANeighbour);
             after_bad = is_bad(&record);
             match Row::of(&record) {
-                Some(row) if forgets || self.skipped.contains(&row.offset) => {}
+                Some(row) if forgets || self.skipped.contains(&(row.partition, row.offset)) => {}
                 Some(row) if self.has(Flaw::AcceptsBeforeWriting) && self.puts == 1 => {
                     self.late.push(row);
                 }
@@ -384,13 +420,14 @@ impl SinkTask for StoreTask {
         {
             std::future::pending::<()>().await;
         }
-        connected.map_err(TaskError::new)
+        connected.map_err(TaskError::new)?;
+        self.enter()
     }
 
     async fn put(&mut self, batch: SinkBatch, outcomes: &OutcomeSender) -> Result<(), PutError> {
         self.connected()?;
-        let is_slow = self.store.lock().trouble == Some(Trouble::Slow);
-        if is_slow && self.has(Flaw::DoesNotWait) {
+        let trouble = self.store.lock().trouble;
+        if trouble == Some(Trouble::Slow) && self.has(Flaw::DoesNotWait) {
             return Ok(());
         }
         self.puts += 1;
@@ -405,6 +442,9 @@ impl SinkTask for StoreTask {
             self.store.lock().remembered.clear();
             return Err(error);
         }
+        if trouble == Some(Trouble::Silent) && self.has(Flaw::TakesSilenceForYes) {
+            return Ok(());
+        }
         if self.has(Flaw::Hoards) {
             self.hoard
                 .extend(batch.records().filter_map(|record| record.value_bytes()));
@@ -414,6 +454,14 @@ impl SinkTask for StoreTask {
 
     async fn close(&mut self) -> Result<(), TaskError> {
         self.write_late();
+        Ok(())
+    }
+
+    async fn stop(&mut self) -> Result<(), TaskError> {
+        if std::mem::take(&mut self.is_in) {
+            let mut rows = self.store.lock();
+            rows.users = rows.users.saturating_sub(1);
+        }
         Ok(())
     }
 }
