@@ -25,14 +25,18 @@ async fn rows(url: &str) -> Option<(i64, i64)> {
     Some((row.get(0), row.get(1)))
 }
 
-async fn until(what: &str, url: &str, reached: impl Fn(i64) -> bool) {
+async fn until(what: &str, url: &str, worker: &Worker, reached: impl Fn(i64) -> bool) {
     let deadline = Instant::now() + Duration::from_secs(90);
     loop {
         let found = rows(url).await;
         if found.is_some_and(|(count, _)| reached(count)) {
             return;
         }
-        assert!(Instant::now() < deadline, "{what}: {found:?}");
+        assert!(
+            Instant::now() < deadline,
+            "{what}: {found:?} {:?}",
+            worker.status()
+        );
         sleep(Duration::from_millis(20)).await;
     }
 }
@@ -81,12 +85,15 @@ async fn every_record_is_one_row_though_the_server_crashes_twice() {
     let worker = start(servers, &url);
     let produced = tokio::spawn(produce(servers.to_owned()));
     for part in [4, 2] {
-        until("some are written", &url, |count| count >= RECORDS / part).await;
+        until("some are written", &url, &worker, |count| {
+            count >= RECORDS / part
+        })
+        .await;
         server.kill().unwrap();
         server.restart().unwrap();
     }
     produced.await.unwrap();
-    until("all are written", &url, |count| count >= RECORDS).await;
+    until("all are written", &url, &worker, |count| count >= RECORDS).await;
     worker.stop(Duration::from_secs(10)).await;
     assert_eq!(worker.status().failed().count(), 0);
     assert_eq!(rows(&url).await, Some((RECORDS, RECORDS)));

@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::SinkExt;
+use futures_util::{SinkExt, future};
 use sharegroup_sink::{Outcome, OutcomeSender, PutError, SinkBatch, SinkRecord, TaskError};
 use tokio_postgres::types::ToSql;
 
@@ -421,24 +421,32 @@ impl Put<'_> {
         }
     }
 
+    /// Copies rows in a transaction that is begun and committed by name. Without, the commit would be the end of the
+    /// copy's message, of which the driver doesn't tell how it went: it takes the rows' own success for it, which
+    /// the server says before it commits. Neither costs a wait: the one goes ahead with the copy, the other with its end.
     async fn copy(&mut self, bytes: Bytes, rows: &Rows) -> Result<Done, Trouble> {
         let text = self.statements(&rows.layout).copy();
         let statement = self.session.prepared(&text).await;
         let statement = statement.map_err(|error| self.trouble(&error))?;
-        let sink = self.session.client.copy_in::<_, Bytes>(&statement).await;
-        let sink = sink.map_err(|error| {
-            // The driver has sent more than the server answers to.
+        let client = &self.session.client;
+        let begin = client.batch_execute("BEGIN");
+        let opened = future::try_join(begin, client.copy_in::<_, Bytes>(&statement)).await;
+        let ((), sink) = opened.map_err(|error| {
+            // The driver has sent more than the server answers to, and a transaction may be open.
             self.session.is_lost = true;
             Trouble::of(&error)
         })?;
-        let mut sink = pin!(sink);
         let copied = async {
+            let mut sink = pin!(sink);
             sink.send(bytes).await?;
             sink.finish().await
         };
-        let copied = copied.await;
+        // After a copy that failed it ends the transaction as well.
+        let commit = self.session.client.batch_execute("COMMIT");
+        let (copied, committed) = future::join(copied, commit).await;
         copied
-            .map(|_| Done::Written)
+            .and(committed)
+            .map(|()| Done::Written)
             .map_err(|error| self.trouble(&error))
     }
 

@@ -56,6 +56,31 @@ async fn b_059_bad_rows_are_found_and_the_others_are_written_once() {
     );
 }
 
+/// What a statement leaves to the commit is said only after the statement's own success.
+#[tokio::test]
+async fn a_row_that_the_commit_refuses_is_found_and_the_others_are_written() {
+    let database = Database::new("deferred").await;
+    database
+        .run(
+            "CREATE TABLE orders (id int, name text, CONSTRAINT one UNIQUE (name) DEFERRABLE INITIALLY DEFERRED)",
+        )
+        .await;
+    let json = (0..10).fold(Json::plain(), |json, offset| {
+        // The eighth is named as the third.
+        let name = if offset == 7 { 2 } else { offset };
+        json.value(offset, &format!(r#"{{"id":{offset},"name":"{name}"}}"#))
+    });
+    let mut task = database.open(&[NO_KEY]).await;
+    let (result, outcomes) = put(&mut task, json.batch()).await;
+    result.unwrap();
+    assert_eq!(letters(&outcomes), "wwwwwwwrww");
+    let count = "SELECT count(*), count(DISTINCT name) FROM orders";
+    assert_eq!(database.rows(count).await, ["9|9"]);
+    // The connection is as good as before.
+    write(&mut task, Json::plain().value(10, r#"{"id":10,"name":"10"}"#)).await;
+    assert_eq!(database.rows(count).await, ["10|10"]);
+}
+
 #[tokio::test]
 async fn a_row_whose_parent_may_still_come_is_tried_later() {
     let database = Database::new("parents").await;
