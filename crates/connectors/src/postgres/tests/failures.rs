@@ -77,7 +77,11 @@ async fn a_row_that_the_commit_refuses_is_found_and_the_others_are_written() {
     let count = "SELECT count(*), count(DISTINCT name) FROM orders";
     assert_eq!(database.rows(count).await, ["9|9"]);
     // The connection is as good as before.
-    write(&mut task, Json::plain().value(10, r#"{"id":10,"name":"10"}"#)).await;
+    write(
+        &mut task,
+        Json::plain().value(10, r#"{"id":10,"name":"10"}"#),
+    )
+    .await;
     assert_eq!(database.rows(count).await, ["10|10"]);
 }
 
