@@ -7,6 +7,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -173,6 +174,8 @@ pub struct TaskContext {
     /// The share group.
     pub group_id: Arc<str>,
     wishes: Arc<TaskWishes>,
+    /// Milliseconds; 0 = not known yet.
+    lock_duration: Arc<AtomicU64>,
 }
 
 impl TaskContext {
@@ -190,7 +193,22 @@ impl TaskContext {
             tasks_max,
             group_id: group_id.into(),
             wishes: Arc::default(),
+            lock_duration: Arc::default(),
         }
+    }
+
+    /// How long the group's broker locks records for a task, before a renewal: what a sink asks of its target should not
+    /// outlast that. `None` until the first put: the broker says it with the first records.
+    #[must_use]
+    pub fn lock_duration(&self) -> Option<Duration> {
+        let millis = self.lock_duration.load(Ordering::Relaxed);
+        (millis > 0).then(|| Duration::from_millis(millis))
+    }
+
+    /// Notes how long the group's locks last. The runtime does, before each put; so do tests of sinks.
+    pub fn note_lock_duration(&self, lock: Duration) {
+        let millis = u64::try_from(lock.as_millis()).unwrap_or(u64::MAX);
+        self.lock_duration.store(millis, Ordering::Relaxed);
     }
 
     /// Where a task reports records that it can't write.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use sharegroup_sink::ConnectorConfig;
 use sharegroup_sink::config::{ConfigProblem, Importance, KeyDef, ValueKind};
 
-use super::connect::NETWORK_GRACE;
 use super::identifier::{TOPIC, TableName};
+use super::timeouts::Timeouts;
 use super::url::Target;
 
 /// What a task is told.
@@ -91,13 +91,6 @@ impl Fields {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Timeouts {
-    pub(super) connect: Duration,
-    pub(super) statement: Duration,
-    pub(super) lock: Duration,
-}
-
 impl PostgresConfig {
     /// The settings of a task; what is wrong with them otherwise.
     pub(super) fn of(config: &ConnectorConfig) -> Result<Self, Vec<ConfigProblem>> {
@@ -134,11 +127,6 @@ impl PostgresConfig {
             return Ok(settings);
         }
         Err(reader.problems)
-    }
-
-    /// When a statement that has no answer yet is given up: the server itself should have broken it off before.
-    pub(super) fn deadline(&self) -> Duration {
-        self.timeouts.statement + NETWORK_GRACE
     }
 
     /// The names of the columns with a record's place, for `pk.mode=kafka` and for the guard.
@@ -536,7 +524,7 @@ const STATEMENT_TIMEOUT: KeyDef = KeyDef::optional(
         max: 3_600_000,
     },
     "20000",
-    "longest time of one statement; keep it below the group's share.record.lock.duration.ms",
+    "longest time of one statement; never more than two thirds of the group's share.record.lock.duration.ms",
 );
 const LOCK_TIMEOUT: KeyDef = KeyDef::optional(
     "lock.timeout.ms",
@@ -545,7 +533,7 @@ const LOCK_TIMEOUT: KeyDef = KeyDef::optional(
         max: 3_600_000,
     },
     "10000",
-    "longest wait of a statement for a lock of the database",
+    "longest wait of a statement for a lock of the database; never more than half of a statement's longest time",
 );
 
 const TUNED: &str =

@@ -9,8 +9,9 @@ use tokio::time::timeout;
 use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use tokio_postgres::{Client, Config, Error, Statement};
 
-use super::config::{PostgresConfig, Timeouts};
+use super::config::PostgresConfig;
 use super::outcome::{Trouble, TroubleKind};
+use super::timeouts::{Held, Limits};
 use super::url::{Target, Tls};
 
 /// One connection, with what was prepared on it.
@@ -20,6 +21,8 @@ pub(super) struct Session {
     connection: JoinHandle<()>,
     /// By their text.
     statements: HashMap<String, Statement>,
+    /// Of each statement.
+    limits: Limits,
     /// Whether something was said on it after which another connection may fare better.
     pub(super) is_lost: bool,
 }
@@ -34,7 +37,7 @@ impl Session {
     ///
     /// # Errors
     /// What keeps it from that, with the host.
-    pub(super) async fn open(config: &PostgresConfig) -> Result<Self, Trouble> {
+    pub(super) async fn open(config: &PostgresConfig, held: Held) -> Result<Self, Trouble> {
         let place = config.target.place();
         let fail = |error: &Error| {
             let Trouble { kind, reason } = Trouble::of(error);
@@ -48,16 +51,21 @@ impl Session {
                 format!("no connection to PostgreSQL at {place}: {reason}{advice}"),
             )
         };
-        let settings = driver_settings(&config.target, config.timeouts);
+        let limits = config.timeouts.limits(held);
+        let settings = driver_settings(config, limits);
         let opened = async {
             let (client, connection) = connect(&settings, &config.target).await?;
             let session = Self {
                 client,
                 connection,
                 statements: HashMap::new(),
+                limits,
                 is_lost: false,
             };
-            session.client.batch_execute(&prelude(config)).await?;
+            session
+                .client
+                .batch_execute(&prelude(config, limits))
+                .await?;
             Ok(session)
         };
         let hosts = u32::try_from(config.target.hosts.len()).unwrap_or(1);
@@ -67,6 +75,20 @@ impl Session {
             Trouble::new(TroubleKind::Later, reason)
         };
         opened.map_err(no_answer)?.map_err(|error| fail(&error))
+    }
+
+    /// Limits the statements that follow.
+    pub(super) async fn limit(&mut self, limits: Limits) -> Result<(), Error> {
+        if !limits.are_met_by(self.limits) {
+            self.client.batch_execute(&limits.setting()).await?;
+            self.limits = limits;
+        }
+        Ok(())
+    }
+
+    /// Longest wait for the answer to a statement.
+    pub(super) fn deadline(&self) -> Duration {
+        self.limits.deadline()
     }
 
     /// The statement of a text; prepared once.
@@ -90,7 +112,8 @@ impl Drop for Session {
     }
 }
 
-fn driver_settings(target: &Target, timeouts: Timeouts) -> Config {
+fn driver_settings(settings: &PostgresConfig, limits: Limits) -> Config {
+    let target = &settings.target;
     let mut config = Config::new();
     for (host, port) in &target.hosts {
         config.host(host).port(*port);
@@ -112,8 +135,8 @@ fn driver_settings(target: &Target, timeouts: Timeouts) -> Config {
     }
     config
         .application_name(target.application.as_deref().unwrap_or("sharegroup"))
-        .connect_timeout(timeouts.connect)
-        .tcp_user_timeout(timeouts.statement + NETWORK_GRACE)
+        .connect_timeout(settings.timeouts.connect)
+        .tcp_user_timeout(limits.deadline())
         .keepalives_idle(KEEPALIVE)
         .ssl_mode(match target.tls {
             Tls::Off => SslMode::Disable,
@@ -141,15 +164,11 @@ async fn watch(connection: impl Future<Output = Result<(), Error>>) {
     }
 }
 
-fn prelude(config: &PostgresConfig) -> String {
-    let Timeouts {
-        statement, lock, ..
-    } = config.timeouts;
+fn prelude(config: &PostgresConfig, limits: Limits) -> String {
     let mut text = format!(
-        "SET statement_timeout = {}; SET lock_timeout = {}; SET client_min_messages = warning; \
+        "{}; SET client_min_messages = warning; \
          SET TimeZone = 'UTC'; SET DateStyle = 'ISO'; SET IntervalStyle = 'iso_8601'",
-        statement.as_millis(),
-        lock.as_millis()
+        limits.setting()
     );
     if let Some(path) = &config.target.search_path {
         let schemas = path
@@ -190,8 +209,6 @@ impl From<Trouble> for TaskError {
     }
 }
 
-/// A statement that the server itself should have broken off is given up this much later.
-pub(super) const NETWORK_GRACE: Duration = Duration::from_secs(5);
 const KEEPALIVE: Duration = Duration::from_secs(60);
 /// Statements that are kept prepared on a connection.
 const STATEMENTS_MAX: usize = 256;

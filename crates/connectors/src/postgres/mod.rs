@@ -66,6 +66,7 @@ mod request;
 mod service;
 mod statement;
 mod table;
+mod timeouts;
 #[cfg(feature = "tls")]
 mod tls;
 mod url;
@@ -116,14 +117,18 @@ impl Connector for PostgresConnector {
     fn task(
         &self,
         config: &ConnectorConfig,
-        _: &TaskContext,
+        context: &TaskContext,
     ) -> Result<Box<dyn DynSinkTask>, TaskError> {
         let settings = PostgresConfig::of(config).map_err(|problems| {
             let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
             TaskError::new(problems.join("; "))
         })?;
         let place = PostgresConfig::place_columns(config);
-        Ok(Box::new(PostgresTask(Writer::new(settings, place))))
+        Ok(Box::new(PostgresTask(Writer::new(
+            settings,
+            place,
+            context.clone(),
+        ))))
     }
 }
 

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use sharegroup_sink::SinkRecord;
 use sharegroup_sink::convert::ConvertedRecord;
 use sharegroup_sink::data::{Schema, Type};
+
 use tokio_postgres::Client;
 
 use super::config::{Guard, Mode, PlaceColumns, PostgresConfig, RowKey, TIMESTAMP_COLUMN};
-use super::connect::within;
+use super::connect::{Session, within};
 use super::encode::Class;
 use super::identifier::{TableName, quoted};
 use super::layout::{Layout, NoLayout, Source, Wanted, layout, wanted};
@@ -56,7 +57,7 @@ impl Plan {
     /// How this record becomes a row. Columns that are missing are added where that is allowed.
     pub(super) async fn layout(
         &mut self,
-        client: &Client,
+        session: &Session,
         config: &PostgresConfig,
         place: &PlaceColumns,
         record: &SinkRecord<'_>,
@@ -75,7 +76,8 @@ impl Plan {
         if let Err(NoLayout::Missing(missing)) = &found
             && config.evolve
         {
-            within(config.deadline(), self.evolve(client, missing)).await?;
+            let evolved = self.evolve(&session.client, missing);
+            within(session.deadline(), evolved).await?;
             found = layout(config, &self.table, data, fields, deletes);
         }
         let layout = Arc::new(found.map_err(|error| NoRow::Refused(self.reason(error)))?);

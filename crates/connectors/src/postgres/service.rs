@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::{SinkExt, future};
-use sharegroup_sink::{Outcome, OutcomeSender, PutError, SinkBatch, SinkRecord, TaskError};
+use sharegroup_sink::{
+    Outcome, OutcomeSender, PutError, SinkBatch, SinkRecord, TaskContext, TaskError,
+};
 use tokio_postgres::types::ToSql;
 
 use super::config::{Guard, Mode, PlaceColumns, PostgresConfig, RowKey};
@@ -22,12 +24,14 @@ use super::plan::{NoRow, Plan, create};
 use super::request::{Order, Request, Rows};
 use super::statement::Statements;
 use super::table::Table;
+use super::timeouts::{Held, Limits};
 
 /// One task's way to the database.
 #[derive(Debug)]
 pub(super) struct Writer {
     config: PostgresConfig,
     place: PlaceColumns,
+    context: TaskContext,
     /// None while a put has it: one that is dropped halfway leaves none behind.
     session: Option<Session>,
     /// By topic.
@@ -42,6 +46,7 @@ struct Work<'a> {
     outcomes: &'a OutcomeSender,
     /// Whether rows may be copied without a look at those that are there.
     may_copy: bool,
+    held: Held,
 }
 
 /// One put on its way.
@@ -62,10 +67,11 @@ enum Done {
 }
 
 impl Writer {
-    pub(super) fn new(config: PostgresConfig, place: PlaceColumns) -> Self {
+    pub(super) fn new(config: PostgresConfig, place: PlaceColumns, context: TaskContext) -> Self {
         Self {
             config,
             place,
+            context,
             session: None,
             plans: HashMap::new(),
         }
@@ -73,7 +79,7 @@ impl Writer {
 
     /// Connects.
     pub(super) async fn start(&mut self) -> Result<(), TaskError> {
-        self.session = Some(Session::open(&self.config).await?);
+        self.session = Some(Session::open(&self.config, Held::default()).await?);
         Ok(())
     }
 
@@ -81,7 +87,7 @@ impl Writer {
     pub(super) async fn open(&mut self, topics: &[Arc<str>]) -> Result<(), TaskError> {
         let session = match self.session.take().filter(Session::is_usable) {
             Some(session) => session,
-            None => Session::open(&self.config).await?,
+            None => Session::open(&self.config, Held::default()).await?,
         };
         for topic in topics {
             let name = self.table_name(topic).map_err(TaskError::new)?;
@@ -126,12 +132,17 @@ impl Writer {
         let mut done = vec![false; records.len()];
         // What came before may be there.
         let is_new = records.iter().all(|record| record.delivery_count <= 1);
+        let held = Held {
+            duration: self.context.lock_duration(),
+            cut_off_at: outcomes.cut_off_at(),
+        };
         let work = Work {
             records: &records,
             done: &mut done,
             outcomes,
             may_copy: self.config.mode == Mode::Insert
                 && (is_new || self.config.key == RowKey::None),
+            held,
         };
         let topic = batch.topic();
         let trouble = match self.try_put(topic, work).await {
@@ -145,6 +156,7 @@ impl Writer {
             done: &mut done,
             outcomes,
             may_copy: false,
+            held,
         };
         self.try_put(topic, work).await.map_err(Trouble::put_error)
     }
@@ -152,7 +164,7 @@ impl Writer {
     async fn try_put(&mut self, topic: &Arc<str>, work: Work<'_>) -> Result<(), Trouble> {
         let mut session = match self.session.take().filter(Session::is_usable) {
             Some(session) => session,
-            None => Session::open(&self.config).await?,
+            None => Session::open(&self.config, work.held).await?,
         };
         let result = self.put_over(&mut session, topic, work).await;
         let is_unknown = matches!(&result, Err(trouble) if trouble.kind == TroubleKind::Unknown);
@@ -217,8 +229,9 @@ impl Writer {
                     continue;
                 }
             };
+            let deadline = session.deadline();
             let made = create(&mut session.client, name, &fields);
-            match within(self.config.deadline(), made).await {
+            match within(deadline, made).await {
                 Ok(()) => return self.describe(session, name).await,
                 Err(NoRow::Trouble(trouble)) => return Err(trouble),
                 Err(NoRow::Refused(reason)) => work.report(place, refused(reason)),
@@ -236,7 +249,7 @@ impl Writer {
             let described = Table::describe(&session.client, name).await;
             described.map_err(|error| Trouble::of(&error))
         };
-        within(self.config.deadline(), described).await
+        within(session.deadline(), described).await
     }
 }
 
@@ -329,7 +342,7 @@ impl Put<'_> {
             let layout = self
                 .plan
                 .layout(
-                    &self.session.client,
+                    self.session,
                     self.config,
                     self.place,
                     record,
@@ -404,7 +417,9 @@ impl Put<'_> {
 
     /// Carries out the statement, again and again while it collides with others.
     async fn run(&mut self, request: Request, rows: &Rows, order: Order) -> Result<Done, Trouble> {
-        let deadline = self.config.deadline();
+        let limits = self.config.timeouts.limits(self.work.held);
+        let deadline = limits.deadline();
+        within(deadline, self.limit(limits)).await?;
         if order == Order::Rows {
             return within(deadline, self.copy(request.into_copy(), rows)).await;
         }
@@ -419,6 +434,11 @@ impl Put<'_> {
                 return Err(trouble);
             }
         }
+    }
+
+    async fn limit(&mut self, limits: Limits) -> Result<(), Trouble> {
+        let limited = self.session.limit(limits).await;
+        limited.map_err(|error| self.trouble(&error))
     }
 
     /// Copies rows in a transaction that is begun and committed by name. Without, the commit would be the end of the

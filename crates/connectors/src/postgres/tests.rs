@@ -94,17 +94,25 @@ async fn connect(url: &str) -> Client {
 }
 
 async fn start(task: &mut PostgresTask) -> Result<(), TaskError> {
-    let context = TaskContext::new("out", 0, 1, "connect-out");
-    task.start(&context).await?;
+    task.start(&context()).await?;
     task.open(&[Arc::from("orders")]).await
 }
 
+fn context() -> TaskContext {
+    TaskContext::new("out", 0, 1, "connect-out")
+}
+
 fn task(extra: &[(&str, &str)]) -> PostgresTask {
+    task_of(extra, context())
+}
+
+fn task_of(extra: &[(&str, &str)], context: TaskContext) -> PostgresTask {
     let config = configure(extra).unwrap();
     let settings = PostgresConfig::of(&config).unwrap();
     PostgresTask(Writer::new(
         settings,
         PostgresConfig::place_columns(&config),
+        context,
     ))
 }
 

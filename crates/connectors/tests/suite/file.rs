@@ -5,10 +5,8 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use sharegroup_connectors::registry;
-use sharegroup_launcher::Kafka;
 use sharegroup_sink::{OwnedRecord, Registry};
 use sharegroup_testkit::sink_suite::{
     Arrived, Delivery, Promises, Recipe, Report, SLOW, SinkSuite, Target, TargetError, Trouble,
@@ -168,16 +166,10 @@ async fn file_keeps_the_promises_of_a_sink() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn file_keeps_the_promises_of_a_sink_on_a_real_broker() {
-    // So that the worker that is killed is missed soon.
-    let builder = Kafka::builder()
-        .set("group.share.session.timeout.ms", "6000")
-        .set("group.share.heartbeat.interval.ms", "1000");
-    let start = || builder.start_or_skip();
-    let kafka = tokio::task::spawn_blocking(start).await.unwrap().unwrap();
-    let Some(kafka) = kafka else { return };
-    let report = SinkSuite::new(Files::new("file-suite-kafka"))
-        .on(kafka.bootstrap_servers())
-        .patience(Duration::from_secs(120))
+    let Some(kafka) = super::kafka().await else {
+        return;
+    };
+    let report = super::suite_on(&kafka, Files::new("file-suite-kafka"))
         .worker_process(WorkerCommand::this_program("worker_process"))
         .run()
         .await;

@@ -7,10 +7,33 @@
 
 #[cfg(feature = "file")]
 mod file;
+#[cfg(feature = "postgres")]
+mod postgres;
+
+use std::time::Duration;
+
+use sharegroup_connectors::registry;
+use sharegroup_launcher::Kafka;
+use sharegroup_testkit::sink_suite::{SinkSuite, Target, run_worker_process};
 
 /// The worker that the suite starts as a process of its own.
 #[test]
 fn worker_process() {
-    let registry = sharegroup_connectors::registry();
-    sharegroup_testkit::sink_suite::run_worker_process(&registry).unwrap();
+    run_worker_process(&registry()).unwrap();
+}
+
+/// A real broker that misses a worker soon that is killed; `None` where tests do without.
+async fn kafka() -> Option<Kafka> {
+    let builder = Kafka::builder()
+        .set("group.share.session.timeout.ms", "6000")
+        .set("group.share.heartbeat.interval.ms", "1000");
+    let start = || builder.start_or_skip();
+    tokio::task::spawn_blocking(start).await.unwrap().unwrap()
+}
+
+/// The suite with workers on a real broker.
+fn suite_on<T: Target>(kafka: &Kafka, target: T) -> SinkSuite<T> {
+    SinkSuite::new(target)
+        .on(kafka.bootstrap_servers())
+        .patience(Duration::from_secs(120))
 }

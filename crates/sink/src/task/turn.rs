@@ -359,6 +359,8 @@ impl<S: RecordSource> ShareSinkTask<S> {
             return Ok(Said::Answered);
         };
         let batch = flight.select(piece.indexes.clone());
+        let lock = flight.batch.lock_duration();
+        self.sink.context.note_lock_duration(lock);
         let (described, records) = (batch.describe(), batch.len());
         let outcomes = Outcomes::of(&batch);
         let sender = outcomes.sender();

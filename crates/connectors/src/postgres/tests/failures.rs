@@ -383,3 +383,40 @@ async fn a_key_that_is_null_is_refused() {
     result.unwrap();
     assert_eq!(letters(&outcomes), "r");
 }
+
+#[tokio::test]
+async fn a_statement_has_less_time_than_the_lock_of_its_records() {
+    let database = Database::new("timeouts").await;
+    // Each row notes the limits of the statement that wrote it.
+    database
+        .run(
+            "CREATE TABLE orders (id int, name text);
+             CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 NEW.name := current_setting('statement_timeout') || ' ' || current_setting('lock_timeout');
+                 RETURN NEW;
+             END $$;
+             CREATE TRIGGER note BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION note()",
+        )
+        .await;
+    let context = context();
+    let url = database.url();
+    let mut task = task_of(&[("connection.url", &url), NO_KEY], context.clone());
+    start(&mut task).await.unwrap();
+    let mut noted = Vec::new();
+    for seconds in [0, 30, 15, 45] {
+        context.note_lock_duration(Duration::from_secs(seconds));
+        write(&mut task, numbers(1, &[])).await;
+        noted.extend(database.rows("DELETE FROM orders RETURNING name").await);
+    }
+    assert_eq!(noted, ["20s 10s", "20s 10s", "10s 5s", "20s 10s"]);
+    // Where the lock can't be renewed, what is left of it counts.
+    let batch = numbers(1, &[]).batch();
+    let outcomes = Outcomes::of(&batch);
+    outcomes.cut_off_at(Some(tokio::time::Instant::now() + Duration::from_secs(4)));
+    task.put(batch, &outcomes.sender()).await.unwrap();
+    let limits = &database.rows("SELECT name FROM orders").await[0];
+    let (statement, lock) = limits.split_once(' ').unwrap();
+    let millis = |text: &str| text.trim_end_matches("ms").parse::<u64>().unwrap();
+    assert!((3_000..4_000).contains(&millis(statement)), "{limits}");
+    assert!(millis(lock) <= 2_000, "{limits}");
+}

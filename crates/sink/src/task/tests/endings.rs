@@ -106,6 +106,21 @@ async fn a_short_lock_without_renewal_leaves_a_put_most_of_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_task_is_told_how_long_locks_last_with_its_first_put() {
+    let broker = Broker::default();
+    let running = Running::start(&broker, SinkScript::default());
+    sleep(S).await;
+    assert_eq!(running.context.lock_duration(), None);
+    broker.deliver(0..1, 1);
+    sleep(S).await;
+    assert_eq!(running.context.lock_duration(), Some(30 * S));
+    broker.deliver(1..2, 1).end_after(15 * S);
+    sleep(S).await;
+    assert_eq!(running.context.lock_duration(), Some(15 * S));
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_comes_too_late_for_its_short_lock_is_given_back_unput_while_others_are_in_time() {
     let broker = Broker::default();
     for first in [0, 2, 4] {
