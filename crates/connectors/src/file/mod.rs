@@ -47,6 +47,10 @@ impl Connector for FileConnector {
         "file"
     }
 
+    fn purpose(&self) -> &'static str {
+        "appends records to files, one line each"
+    }
+
     fn aliases(&self) -> &'static [&'static str] {
         &["org.apache.kafka.connect.file.FileStreamSinkConnector"]
     }

@@ -72,6 +72,10 @@ impl Connector for HttpConnector {
         "http"
     }
 
+    fn purpose(&self) -> &'static str {
+        "sends records to an HTTP server, one a request or in batches"
+    }
+
     fn aliases(&self) -> &'static [&'static str] {
         &[
             "io.aiven.kafka.connect.http.HttpSinkConnector",

@@ -93,6 +93,10 @@ impl Connector for PostgresConnector {
         "postgres"
     }
 
+    fn purpose(&self) -> &'static str {
+        "writes rows into tables of PostgreSQL"
+    }
+
     fn aliases(&self) -> &'static [&'static str] {
         &[
             "io.confluent.connect.jdbc.JdbcSinkConnector",

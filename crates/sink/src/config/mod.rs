@@ -63,6 +63,21 @@ pub struct Loaded {
     pub connectors: Vec<ConnectorConfig>,
     /// Everything odd that doesn't keep work from starting; to be logged.
     pub warnings: Vec<ConfigProblem>,
+    providers: Providers,
+}
+
+impl Loaded {
+    /// The text without what configuration providers have given.
+    pub(crate) fn hide(&self, text: &mut String) {
+        if let Some(hidden) = self.providers.without_values(text) {
+            *text = hidden;
+        }
+    }
+
+    /// The same of a problem's texts.
+    pub(crate) fn hide_in(&self, problem: &mut ConfigProblem) {
+        problem.hide(&self.providers);
+    }
 }
 
 /// Reads a worker file and its connector files; of a folder all its `*.properties` and `*.json` files.
@@ -202,6 +217,7 @@ fn parse(
         worker,
         connectors,
         warnings: problems,
+        providers,
     })
 }
 

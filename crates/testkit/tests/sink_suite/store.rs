@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sharegroup_sink::config::{KeyDef, ValueKind};
 use sharegroup_sink::{
-    ConfigProblem, Connector, ConnectorConfig, DynSinkTask, OutcomeSender, OwnedRecord, PutError,
+    Connector, ConnectorConfig, DynSinkTask, OutcomeSender, OwnedRecord, PutError,
     Registry, SinkBatch, SinkRecord, SinkTask, TaskContext, TaskError,
 };
 use sharegroup_testkit::sink_suite::{
@@ -202,10 +202,6 @@ impl Connector for StoreConnector {
 
     fn keys(&self) -> &'static [KeyDef] {
         KEYS
-    }
-
-    fn validate(&self, _: &ConnectorConfig) -> Vec<ConfigProblem> {
-        Vec::new()
     }
 
     fn task(
