@@ -89,6 +89,15 @@ impl Fields {
         (self.include.is_empty() || self.include.iter().any(names))
             && !self.exclude.iter().any(names)
     }
+
+    /// The fields that are named for a topic.
+    pub(super) fn named<'a>(&'a self, topic: &'a str) -> impl Iterator<Item = &'a str> {
+        let entries = self.include.iter().map(String::as_str);
+        entries.filter_map(move |entry| match entry.split_once(':') {
+            Some((of, name)) => (of == topic).then_some(name),
+            None => Some(entry),
+        })
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -54,6 +54,7 @@
 //! | `sslmode=require` | is `verify-full`; `allow` and `prefer` are `disable`, since they keep nobody out |
 //! | a null value without `delete.enabled` | is refused, or left out with `behavior.on.null.values=ignore` |
 
+mod check;
 mod config;
 mod connect;
 mod encode;
@@ -77,7 +78,7 @@ use std::sync::Arc;
 
 use sharegroup_sink::config::{ConfigProblem, KeyDef};
 use sharegroup_sink::{
-    Connector, ConnectorConfig, DynSinkTask, OutcomeSender, PutError, SinkBatch, SinkTask,
+    CheckFuture, Connector, ConnectorConfig, DynSinkTask, OutcomeSender, PutError, SinkBatch, SinkTask,
     TaskContext, TaskError,
 };
 
@@ -111,6 +112,10 @@ impl Connector for PostgresConnector {
 
     fn validate(&self, config: &ConnectorConfig) -> Vec<ConfigProblem> {
         config::validate(config)
+    }
+
+    fn check<'a>(&'a self, config: &'a ConnectorConfig, topics: &'a [String]) -> CheckFuture<'a> {
+        Box::pin(check::check(config, topics))
     }
 
     fn is_concurrent(&self) -> bool {
