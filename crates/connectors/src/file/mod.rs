@@ -15,6 +15,7 @@
 //! group. What a worker that was killed left of a write is ended (lines) or cut off (compressed) by
 //! whoever appends next.
 
+mod check;
 mod config;
 mod member;
 mod outcome;
@@ -27,7 +28,7 @@ mod tests;
 
 use sharegroup_sink::config::{ConfigProblem, KeyDef};
 use sharegroup_sink::{
-    Connector, ConnectorConfig, DynSinkTask, OutcomeSender, PutError, SinkBatch, SinkRecord,
+    CheckFuture, Connector, ConnectorConfig, DynSinkTask, OutcomeSender, PutError, SinkBatch, SinkRecord,
     SinkTask, TaskContext, TaskError,
 };
 use tokio::task::spawn_blocking;
@@ -61,6 +62,14 @@ impl Connector for FileConnector {
 
     fn validate(&self, config: &ConnectorConfig) -> Vec<ConfigProblem> {
         config::validate(config)
+    }
+
+    fn check<'a>(&'a self, config: &'a ConnectorConfig, _: &'a [String]) -> CheckFuture<'a> {
+        Box::pin(async move {
+            let config = config.clone();
+            let looked = spawn_blocking(move || check::check(&config)).await;
+            looked.unwrap_or_default()
+        })
     }
 
     fn output(&self, config: &ConnectorConfig) -> Option<(&'static str, String)> {

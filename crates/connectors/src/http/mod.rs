@@ -36,6 +36,7 @@
 
 mod auth;
 mod concurrency;
+mod check;
 mod config;
 mod keys;
 mod outcome;
@@ -51,7 +52,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use sharegroup_sink::config::{ConfigProblem, KeyDef};
 use sharegroup_sink::{
-    Connector, ConnectorConfig, DynSinkTask, Outcome, OutcomeSender, PutError, SinkBatch, SinkTask,
+    CheckFuture, Connector, ConnectorConfig, DynSinkTask, Outcome, OutcomeSender, PutError, SinkBatch, SinkTask,
     TaskContext, TaskError,
 };
 use tokio::time::Instant;
@@ -92,6 +93,10 @@ impl Connector for HttpConnector {
             Ok((_, odd)) => odd,
             Err(problems) => problems,
         }
+    }
+
+    fn check<'a>(&'a self, config: &'a ConnectorConfig, _: &'a [String]) -> CheckFuture<'a> {
+        Box::pin(check::check(config))
     }
 
     fn is_concurrent(&self) -> bool {
