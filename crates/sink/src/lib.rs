@@ -9,6 +9,7 @@
 //! retried in place while the record's lock is renewed; a record is never released in order to be
 //! retried, since each release burns one of its few deliveries.
 
+pub mod built_in;
 mod check;
 pub mod config;
 pub mod connector;

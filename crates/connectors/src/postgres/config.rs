@@ -401,7 +401,8 @@ const USERNAME: KeyDef = KeyDef::unset(
     "connection.username",
     ValueKind::Text,
     "the same as connection.user",
-);
+)
+.alias_of("connection.user");
 const PASSWORD: KeyDef = KeyDef::unset(
     "connection.password",
     ValueKind::Password,
@@ -423,7 +424,8 @@ const PRIMARY_KEY_MODE: KeyDef = KeyDef::unset(
     "primary.key.mode",
     ValueKind::OneOf(&["none", "kafka", "record_key", "record_value"]),
     "the same as pk.mode",
-);
+)
+.alias_of("pk.mode");
 const PK_FIELDS: KeyDef = KeyDef::unset(
     "pk.fields",
     ValueKind::List,
@@ -433,7 +435,8 @@ const PRIMARY_KEY_FIELDS: KeyDef = KeyDef::unset(
     "primary.key.fields",
     ValueKind::List,
     "the same as pk.fields",
-);
+)
+.alias_of("pk.fields");
 const DELETE: KeyDef = KeyDef::optional(
     "delete.enabled",
     ValueKind::Bool,
@@ -472,7 +475,8 @@ const COLLECTION_FORMAT: KeyDef = KeyDef::unset(
     "collection.name.format",
     ValueKind::NonBlank,
     "the same as table.name.format",
-);
+)
+.alias_of("table.name.format");
 const BATCH_SIZE: KeyDef = KeyDef::optional(
     "batch.size",
     ValueKind::Int {
@@ -491,12 +495,14 @@ const FIELD_INCLUDE: KeyDef = KeyDef::unset(
     "field.include.list",
     ValueKind::List,
     "the same as fields.include.list",
-);
+)
+.alias_of("fields.include.list");
 const WHITELIST: KeyDef = KeyDef::unset(
     "fields.whitelist",
     ValueKind::List,
     "the same as fields.include.list",
-);
+)
+.alias_of("fields.include.list");
 const EXCLUDE: KeyDef = KeyDef::unset(
     "fields.exclude.list",
     ValueKind::List,
@@ -506,7 +512,8 @@ const FIELD_EXCLUDE: KeyDef = KeyDef::unset(
     "field.exclude.list",
     ValueKind::List,
     "the same as fields.exclude.list",
-);
+)
+.alias_of("fields.exclude.list");
 const VALUE_COLUMN: KeyDef = KeyDef::unset(
     "value.column",
     ValueKind::Text,
