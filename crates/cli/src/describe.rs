@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use sharegroup_sink::{Connector, Registry};
 use sharegroup_sink::config::{
     Definition, Effect, connector_definitions, definitions_json, nearest, sink_definitions,
     worker_definitions,
 };
+use sharegroup_sink::{Connector, Registry};
 
 use crate::exit::{Exit, Problems};
 use crate::screen::print;
@@ -115,7 +115,10 @@ fn of_sink(sink: &dyn Connector, wanted: &[String], as_json: bool) -> anyhow::Re
     }
     let classes = match sink.aliases() {
         [] => String::new(),
-        aliases => format!("Also, with or without its package: {}\n", aliases.join(", ")),
+        aliases => format!(
+            "Also, with or without its package: {}\n",
+            aliases.join(", ")
+        ),
     };
     Ok(format!(
         "connector.class={name}: {}\n{classes}\n{keys}\nEvery connector has more keys: `sharegroup describe connector {name}`. \
@@ -285,9 +288,15 @@ mod tests {
             let keys = keys(worker_definitions(), &[part.to_owned()], false);
             keys.unwrap_or_else(|error| error.to_string())
         };
-        assert!(found("offset.flush.interval.ms").contains("  offset.flush.interval.ms=60000  [int"));
+        assert!(
+            found("offset.flush.interval.ms").contains("  offset.flush.interval.ms=60000  [int")
+        );
         let family = found("config.storage.topic");
-        assert!(family.contains("config.storage.*  [string]\n      ignored: there are no internal topics"));
+        assert!(
+            family.contains(
+                "config.storage.*  [string]\n      ignored: there are no internal topics"
+            )
+        );
         let wrong = found("offset.flush.intervall.ms");
         assert!(
             wrong.ends_with("did you mean offset.flush.interval.ms?"),

@@ -25,8 +25,8 @@ use network::Network;
 use sharegroup_sink::config::{Properties, load_properties};
 use sharegroup_sink::worker::{Worker, WorkerOptions};
 use sharegroup_sink::{
-    Connector, ConnectorConfig, DynSinkTask, OutcomeSender, PutError, Registry,
-    SinkBatch, SinkTask, TaskContext, TaskError,
+    Connector, ConnectorConfig, DynSinkTask, OutcomeSender, PutError, Registry, SinkBatch,
+    SinkTask, TaskContext, TaskError,
 };
 use tap::{Fault, Sent, Tap};
 use target::{LOCK, S, Target, end, prepare, settled, start};

@@ -50,7 +50,9 @@ pub(crate) fn run(args: &InitArgs) -> anyhow::Result<Exit> {
     let text = starter.connector();
     if !write_new(&connector, &text)? {
         let shown = connector.display();
-        let message = format!("{shown} is there already, and nothing is overwritten; move it away, or name another folder with --dir");
+        let message = format!(
+            "{shown} is there already, and nothing is overwritten; move it away, or name another folder with --dir"
+        );
         return Err(Problems::one(message).into());
     }
     let is_new = write_new(&worker, &starter::worker(&args.bootstrap_server))?;
@@ -125,7 +127,9 @@ mod tests {
             let mut text = starter.connector();
             let problems = validated(&registry, &text).unwrap_err();
             for (key, example) in starter.edits() {
-                let is_named = problems.iter().any(|problem| problem.contains(&format!(": {key}=")));
+                let is_named = problems
+                    .iter()
+                    .any(|problem| problem.contains(&format!(": {key}=")));
                 assert!(is_named, "{name}: {key}: {problems:?}");
                 let line = format!("\n{key}=\n");
                 assert_eq!(text.matches(&line).count(), 1, "{name}: {key}");
@@ -143,7 +147,9 @@ mod tests {
             let sink = registry.find(name).unwrap();
             let text = Starter::of(sink.as_ref()).connector();
             let (_, rest) = text.split_once(starter::RARELY).unwrap();
-            let keys = rest.lines().filter_map(|line| line.strip_prefix("#")?.split_once('='));
+            let keys = rest
+                .lines()
+                .filter_map(|line| line.strip_prefix("#")?.split_once('='));
             for (key, value) in keys.filter(|(key, _)| !key.contains(' ')) {
                 let known = sink.keys().iter().find(|def| def.name == key);
                 let is_default = known.is_none_or(|def| def.default.unwrap_or("") == value);

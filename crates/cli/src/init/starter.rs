@@ -84,15 +84,24 @@ impl<'a> Starter<'a> {
         let mut text = String::new();
         comment(
             &mut text,
-            &format!("A connector of the sink {name}, which {}.", self.sink.purpose()),
+            &format!(
+                "A connector of the sink {name}, which {}.",
+                self.sink.purpose()
+            ),
         );
         comment(
             &mut text,
-            &format!("All keys of the sink: sharegroup describe sink {name}. Those of every connector: sharegroup describe connector {name}."),
+            &format!(
+                "All keys of the sink: sharegroup describe sink {name}. Those of every connector: sharegroup describe connector {name}."
+            ),
         );
         heading(&mut text, "To be edited");
         for (key, example) in self.edits() {
-            let doc = self.def(key).map_or("the topics that are read, separated by commas", |def| def.doc);
+            let doc = self
+                .def(key)
+                .map_or("the topics that are read, separated by commas", |def| {
+                    def.doc
+                });
             comment(&mut text, &format!("{doc}. For example {example}"));
             line(&mut text, key, "");
         }
@@ -106,7 +115,9 @@ impl<'a> Starter<'a> {
         line(&mut text, "tasks.max", "1");
         comment(
             &mut text,
-            &format!("Share groups (KIP-932). The group is connect-{name}, unless share.group.id says otherwise; a new one begins at the first record."),
+            &format!(
+                "Share groups (KIP-932). The group is connect-{name}, unless share.group.id says otherwise; a new one begins at the first record."
+            ),
         );
         line(&mut text, "consumer.override.group.protocol", "share");
         for (why, lines) in self.preset.lines {
@@ -187,7 +198,8 @@ pub(super) fn worker(bootstrap_server: &str) -> String {
 }
 
 /// Before what is commented out.
-pub(super) const RARELY: &str = "\n# --- If need be; as shown they have their defaults, or an example ---\n";
+pub(super) const RARELY: &str =
+    "\n# --- If need be; as shown they have their defaults, or an example ---\n";
 
 fn heading(text: &mut String, what: &str) {
     // Writing to a string never fails.

@@ -33,7 +33,9 @@ pub(super) fn check(config: &ConnectorConfig) -> Checked {
 fn look(path: &Path) -> Result<String, (String, &'static str)> {
     let shown = path.display();
     let is_there = path.exists();
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
     let allowed = match is_there {
         true => access(path, Access::READ_OK | Access::WRITE_OK),

@@ -28,8 +28,8 @@ mod tests;
 
 use sharegroup_sink::config::{ConfigProblem, KeyDef};
 use sharegroup_sink::{
-    CheckFuture, Connector, ConnectorConfig, DynSinkTask, OutcomeSender, PutError, SinkBatch, SinkRecord,
-    SinkTask, TaskContext, TaskError,
+    CheckFuture, Connector, ConnectorConfig, DynSinkTask, OutcomeSender, PutError, SinkBatch,
+    SinkRecord, SinkTask, TaskContext, TaskError,
 };
 use tokio::task::spawn_blocking;
 

@@ -33,7 +33,12 @@ pub(super) fn check(file: &LineFile) -> Result<(), Trouble> {
 
 /// The same question about the file system of what is there, for a file that may not be.
 pub(super) fn check_at(there: &Path, file: &Path) -> Result<(), String> {
-    let unknown = |error| format!("the file system of {} can't be asked: {error}", file.display());
+    let unknown = |error| {
+        format!(
+            "the file system of {} can't be asked: {error}",
+            file.display()
+        )
+    };
     let system = statvfs(there).map_err(unknown)?;
     full(&system, file).map_or(Ok(()), Err)
 }

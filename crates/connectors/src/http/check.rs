@@ -33,7 +33,11 @@ pub(super) async fn check(config: &ConnectorConfig) -> Checked {
     });
     match reached {
         Ok(()) => {
-            let tls = if origin.is_https { ", its certificate is trusted" } else { "" };
+            let tls = if origin.is_https {
+                ", its certificate is trusted"
+            } else {
+                ""
+            };
             checked.note(format!("{origin} takes connections{through}{tls}"));
         }
         Err(reason) => {

@@ -35,8 +35,8 @@
 //! Each key, with the names that other HTTP sinks have for it: `sharegroup describe sink http`.
 
 mod auth;
-mod concurrency;
 mod check;
+mod concurrency;
 mod config;
 mod keys;
 mod outcome;
@@ -52,8 +52,8 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use sharegroup_sink::config::{ConfigProblem, KeyDef};
 use sharegroup_sink::{
-    CheckFuture, Connector, ConnectorConfig, DynSinkTask, Outcome, OutcomeSender, PutError, SinkBatch, SinkTask,
-    TaskContext, TaskError,
+    CheckFuture, Connector, ConnectorConfig, DynSinkTask, Outcome, OutcomeSender, PutError,
+    SinkBatch, SinkTask, TaskContext, TaskError,
 };
 use tokio::time::Instant;
 

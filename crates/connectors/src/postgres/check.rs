@@ -61,7 +61,9 @@ impl Look<'_> {
     async fn all(&self, topics: &[String], checked: &mut Checked) -> Result<(), Error> {
         let client = &self.session.client;
         // What is called here may be a function of anybody's.
-        client.batch_execute("SET default_transaction_read_only = on").await?;
+        client
+            .batch_execute("SET default_transaction_read_only = on")
+            .await?;
         let row = client.query_one(SERVER, &[]).await?;
         let (version, database, user): (String, String, String) =
             (row.get(0), row.get(1), row.get(2));
@@ -102,7 +104,9 @@ impl Look<'_> {
             checked.problem(self.problem(KEY_MODE, reason));
         }
         if checked.problems.len() == before {
-            checked.note(format!("table {name} has {columns} columns and may be written"));
+            checked.note(format!(
+                "table {name} has {columns} columns and may be written"
+            ));
         }
         Ok(())
     }
@@ -125,7 +129,9 @@ impl Look<'_> {
         let (schema, may_create): (Option<String>, Option<bool>) = (row.get(0), row.get(1));
         match (schema, may_create) {
             (Some(schema), Some(false)) => {
-                let message = format!("the table {name} can't be made: no right to create in the schema {schema}");
+                let message = format!(
+                    "the table {name} can't be made: no right to create in the schema {schema}"
+                );
                 let user = "grant it: GRANT USAGE, CREATE ON SCHEMA, or make the table yourself";
                 checked.problem(self.problem(CREATE, message).advice(user));
             }
@@ -151,13 +157,17 @@ impl Look<'_> {
             let Some(found) = found else {
                 // Those of a record's place are told of together, with the statement that adds them.
                 if key != KEY_MODE && !self.settings.evolve {
-                    let message = format!("the table {} has no column {}", table.name, quoted(&column));
+                    let message =
+                        format!("the table {} has no column {}", table.name, quoted(&column));
                     let advice = "add it, set auto.evolve=true, or take it out";
                     checked.problem(self.problem(key, message).advice(advice));
                 }
                 continue;
             };
-            let is_text = matches!(found.kind, Kind::Text | Kind::Json | Kind::Jsonb | Kind::Other);
+            let is_text = matches!(
+                found.kind,
+                Kind::Text | Kind::Json | Kind::Jsonb | Kind::Other
+            );
             let fits = class.is_none_or(|class| {
                 form(class, found.kind).is_some() && (class != Class::Text || is_text)
             });
@@ -220,7 +230,10 @@ impl Look<'_> {
         let needed = [
             ("INSERT", settings.mode != Mode::Update),
             ("UPDATE", updates),
-            ("DELETE", settings.delete && settings.delete_column.is_none()),
+            (
+                "DELETE",
+                settings.delete && settings.delete_column.is_none(),
+            ),
             // To tell rows that are there from others.
             ("SELECT", settings.key != RowKey::None),
         ];

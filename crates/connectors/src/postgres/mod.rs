@@ -78,8 +78,8 @@ use std::sync::Arc;
 
 use sharegroup_sink::config::{ConfigProblem, KeyDef};
 use sharegroup_sink::{
-    CheckFuture, Connector, ConnectorConfig, DynSinkTask, OutcomeSender, PutError, SinkBatch, SinkTask,
-    TaskContext, TaskError,
+    CheckFuture, Connector, ConnectorConfig, DynSinkTask, OutcomeSender, PutError, SinkBatch,
+    SinkTask, TaskContext, TaskError,
 };
 
 use self::config::{KEYS, PostgresConfig};

@@ -37,7 +37,8 @@ pub use consumer::{AcknowledgementMode, ConsumerSettings, StartPosition};
 pub use converters::{ConverterConfig, ConvertersConfig};
 pub use delivery::{DeadLetterWriter, DeliveryConfig, RestartPolicy};
 pub use describe::{
-    Definition, connector_definitions, definitions_json, reference, sink_definitions, worker_definitions,
+    Definition, connector_definitions, definitions_json, reference, sink_definitions,
+    worker_definitions,
 };
 pub use errors::{DeadLettersConfig, ErrorTolerance, ErrorsConfig};
 pub use keys::{Effect, Importance, KeyDef, ValueKind, nearest};

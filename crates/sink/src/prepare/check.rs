@@ -54,7 +54,8 @@ async fn check_topics(
 ) {
     if let (Topics::Matching(_), true) = (&connector.subscription, topics.is_empty()) {
         let problem = connector.problem("topics.regex", "matches no topic yet");
-        let advice = "tasks wait for the first one; a topic that this client may not describe doesn't count";
+        let advice =
+            "tasks wait for the first one; a topic that this client may not describe doesn't count";
         checked.problem(problem.advice(advice).warning());
     }
     for topic in topics {

@@ -16,8 +16,8 @@ use sharegroup_sink::config::{Loaded, Properties, load_properties};
 use sharegroup_sink::data::Value;
 use sharegroup_sink::worker::{TaskCounters, Worker, WorkerOptions};
 use sharegroup_sink::{
-    Connector, ConnectorConfig, DynSinkTask, OutcomeSender, PutError, Registry,
-    SinkBatch, SinkTask, TaskContext, TaskError,
+    Connector, ConnectorConfig, DynSinkTask, OutcomeSender, PutError, Registry, SinkBatch,
+    SinkTask, TaskContext, TaskError,
 };
 use tokio::time::{Instant, sleep};
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use sharegroup_sink::config::{KeyDef, ValueKind};
 use sharegroup_sink::{
-    Connector, ConnectorConfig, DynSinkTask, OutcomeSender, OwnedRecord, PutError,
-    Registry, SinkBatch, SinkRecord, SinkTask, TaskContext, TaskError,
+    Connector, ConnectorConfig, DynSinkTask, OutcomeSender, OwnedRecord, PutError, Registry,
+    SinkBatch, SinkRecord, SinkTask, TaskContext, TaskError,
 };
 use sharegroup_testkit::sink_suite::{
     Arrived, Delivery, Promises, Recipe, Refusals, SLOW, Target, TargetError, Trouble,

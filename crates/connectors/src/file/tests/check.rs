@@ -20,9 +20,7 @@ async fn check(file: &Path, tasks: &str) -> Checked {
     }
     let registry = Registry::new().with(FileConnector);
     let mut loaded = load_properties(worker, vec![connector], false, &registry).unwrap();
-    FileConnector
-        .check(&loaded.connectors.remove(0), &[])
-        .await
+    FileConnector.check(&loaded.connectors.remove(0), &[]).await
 }
 
 #[tokio::test]

@@ -15,8 +15,14 @@ async fn a_server_is_reached_and_no_request_is_sent() {
     let url = server.url("/orders/${key}");
     let checked = check(&[("http.url", &url)]).await;
     assert_eq!(checked.problems, []);
-    assert!(checked.notes[0].ends_with("takes connections"), "{checked:?}");
-    assert!(checked.notes[1].contains("shows with the first one"), "{checked:?}");
+    assert!(
+        checked.notes[0].ends_with("takes connections"),
+        "{checked:?}"
+    );
+    assert!(
+        checked.notes[1].contains("shows with the first one"),
+        "{checked:?}"
+    );
     assert!(server.seen().is_empty());
 }
 
@@ -64,6 +70,9 @@ async fn a_token_is_got_and_its_refusal_told_without_the_secret() {
     assert_eq!(first.notes[1], "a token was got from oauth2.token.url");
     let second = check(&keys).await;
     let text = second.problems[0].to_string();
-    assert!(text.contains("invalid_client") && !text.contains("hush"), "{text}");
+    assert!(
+        text.contains("invalid_client") && !text.contains("hush"),
+        "{text}"
+    );
     assert!(server.seen().is_empty());
 }

@@ -57,19 +57,29 @@ async fn what_the_table_lacks_is_named_with_the_key_and_what_to_do() {
         "out.properties: table.name.format: there is no table \"orders\" for the topic orders; make it, set \
          auto.create=true, or name another with table.name.format"
     );
-    let no_schema = with(&[("table.name.format", "shop.${topic}"), ("auto.create", "true")]).await;
-    assert!(no_schema.contains("there is no schema \"shop\""), "{no_schema}");
-    database
-        .run("CREATE TABLE orders (id int, flag int)")
-        .await;
+    let no_schema = with(&[
+        ("table.name.format", "shop.${topic}"),
+        ("auto.create", "true"),
+    ])
+    .await;
+    assert!(
+        no_schema.contains("there is no schema \"shop\""),
+        "{no_schema}"
+    );
+    database.run("CREATE TABLE orders (id int, flag int)").await;
     let by_id = [("pk.mode", "record_value"), ("pk.fields", "id")];
     let place = with(&[]).await;
     assert!(
-        place.starts_with("out.properties: pk.mode: the table \"orders\" lacks columns (ALTER TABLE"),
+        place.starts_with(
+            "out.properties: pk.mode: the table \"orders\" lacks columns (ALTER TABLE"
+        ),
         "{place}"
     );
     let index = with(&by_id).await;
-    assert!(index.contains("CREATE UNIQUE INDEX ON \"orders\" (\"id\")"), "{index}");
+    assert!(
+        index.contains("CREATE UNIQUE INDEX ON \"orders\" (\"id\")"),
+        "{index}"
+    );
     database.run("CREATE UNIQUE INDEX ON orders (id)").await;
     let field = with(&[&by_id[..], &[("fields.include.list", "nmae")]].concat()).await;
     assert!(
@@ -117,9 +127,15 @@ async fn rights_that_are_missing_are_named_together() {
     );
     let insert_only = [keys[0], keys[1], ("pk.mode", "none")];
     assert_eq!(check(&insert_only).await.problems, []);
-    let make = [&insert_only[..], &[("table.name.format", "other"), ("auto.create", "true")]];
+    let make = [
+        &insert_only[..],
+        &[("table.name.format", "other"), ("auto.create", "true")],
+    ];
     let make = problem(&make.concat()).await;
-    assert!(make.contains("no right to create in the schema public"), "{make}");
+    assert!(
+        make.contains("no right to create in the schema public"),
+        "{make}"
+    );
 }
 
 #[tokio::test]
@@ -132,7 +148,9 @@ async fn who_is_not_let_in_is_told_why_and_no_password_is_shown() {
     };
     let unknown = problem(&[("connection.url", &url("nowhere", "sharegroup"))]).await;
     assert!(
-        unknown.contains("nowhere") && unknown.contains("connection.url") && !unknown.contains("hush"),
+        unknown.contains("nowhere")
+            && unknown.contains("connection.url")
+            && !unknown.contains("hush"),
         "{unknown}"
     );
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
