@@ -3,7 +3,7 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::exit::EXIT_CODES;
-use crate::{broker, consume, describe, produce, quickstart, run, topics, validate};
+use crate::{broker, consume, describe, init, list, produce, quickstart, run, topics, validate};
 
 /// Moves records from Kafka share groups (KIP-932) into sinks; no JVM, Kafka Connect's files
 #[derive(Debug, Parser)]
@@ -27,8 +27,11 @@ Examples:
   sharegroup quickstart                              see it work, from a broker to files
   sharegroup broker --topic orders:4                 a broker on localhost:9092 for trying things out
   sharegroup run worker.properties sink.properties   the work; files as for connect-standalone
-  sharegroup validate worker.properties sink.properties   what is wrong with the files, without starting anything
-  sharegroup describe connector file                 the keys of a sink's file
+  sharegroup validate worker.properties sink.properties   what is wrong with the files, without starting anything;
+                                                     with --connect, also whether cluster and target are ready
+  sharegroup init postgres                           files for a sink, with what is to be edited first
+  sharegroup list                                    the sinks and converters that there are
+  sharegroup describe sink file                      what a sink does, and its keys
   sharegroup consume --topic orders                  print a topic as a member of a share group
   sharegroup produce --topic orders < lines.txt      one record per line
   sharegroup topics create --topic orders --partitions 4
@@ -39,8 +42,10 @@ Examples:
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(run::RunArgs),
+    Init(init::InitArgs),
     Validate(validate::ValidateArgs),
-    /// Show the keys of configuration files: their defaults, what they may be and do
+    List(list::ListArgs),
+    /// Show sinks and the keys of configuration files: their defaults, what they may be and do
     #[command(subcommand)]
     Describe(describe::DescribeCommand),
     Consume(consume::ConsumeArgs),

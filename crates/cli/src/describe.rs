@@ -1,17 +1,19 @@
-//! `describe worker|connector`: the keys of configuration files.
+//! `describe worker|connector|sink`: the keys of configuration files.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use sharegroup_sink::Registry;
 use sharegroup_sink::config::{
-    Definition, Effect, connector_definitions, definitions_json, nearest, worker_definitions,
+    Definition, Effect, connector_definitions, definitions_json, nearest, sink_definitions,
+    worker_definitions,
 };
+use sharegroup_sink::{Connector, Registry};
 
 use crate::exit::{Exit, Problems};
 use crate::screen::print;
+use crate::sinks::find;
 
 /// Whose keys.
 #[derive(Debug, Subcommand)]
@@ -21,10 +23,14 @@ pub(crate) enum DescribeCommand {
     Worker(WorkerArgs),
     /// The keys of a connector's file; without a name, the sinks that there are
     Connector(ConnectorArgs),
+    /// What a sink does, its class, and the keys of its own
+    Sink(SinkArgs),
 }
 
 const EXAMPLES: &str = "\
 Examples:
+  sharegroup describe sink file                         what a sink does, and its own keys
+  sharegroup describe sink postgres pk fields           those with one of these words in them
   sharegroup describe connector                         the sinks
   sharegroup describe connector file                    all keys of a file sink
   sharegroup describe connector file share.hold.max.ms  one of them
@@ -55,6 +61,19 @@ pub(crate) struct ConnectorArgs {
     json: bool,
 }
 
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct SinkArgs {
+    /// The sink: its short name, or the Java class that it replaces; `sharegroup list` has all
+    name: String,
+    /// Keys, or parts of them; all keys when none is given
+    #[arg(value_name = "KEY")]
+    keys: Vec<String>,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
 /// Runs the command.
 pub(crate) fn run(command: &DescribeCommand) -> anyhow::Result<Exit> {
     let registry = sharegroup_connectors::registry();
@@ -63,26 +82,49 @@ pub(crate) fn run(command: &DescribeCommand) -> anyhow::Result<Exit> {
         DescribeCommand::Connector(args) => match &args.name {
             None => sinks(&registry, args.json)?,
             Some(name) => {
-                let Some(sink) = registry.find(name) else {
-                    return Err(unknown_sink(name, &registry).into());
-                };
+                let sink = find(&registry, name)?;
                 let definitions = connector_definitions(Some(sink.as_ref()));
                 keys(definitions, &args.keys, args.json)?
             }
         },
+        DescribeCommand::Sink(args) => {
+            let sink = find(&registry, &args.name)?;
+            of_sink(sink.as_ref(), &args.keys, args.json)?
+        }
     };
     print(&text)?;
     Ok(Exit::Done)
 }
 
-fn unknown_sink(name: &str, registry: &Registry) -> Problems {
-    let names = registry.names();
-    let meant = nearest(name, names.iter().map(|name| Cow::Borrowed(*name)));
-    let advice = match meant {
-        Some(meant) => format!("did you mean {meant}?"),
-        None => format!("there are {}", names.join(", ")),
+/// What it is, and its own keys.
+fn of_sink(sink: &dyn Connector, wanted: &[String], as_json: bool) -> anyhow::Result<String> {
+    let keys = keys(sink_definitions(sink), wanted, as_json)?;
+    let name = sink.name();
+    if as_json {
+        let keys: serde_json::Value = serde_json::from_str(&keys)?;
+        let sink = json!({
+            "name": name,
+            "purpose": sink.purpose(),
+            "classes": sink.aliases(),
+            "keys": keys,
+        });
+        return Ok(format!("{}\n", serde_json::to_string_pretty(&sink)?));
+    }
+    if !wanted.is_empty() {
+        return Ok(keys);
+    }
+    let classes = match sink.aliases() {
+        [] => String::new(),
+        aliases => format!(
+            "Also, with or without its package: {}\n",
+            aliases.join(", ")
+        ),
     };
-    Problems::one(format!("{name} is not a known sink; {advice}"))
+    Ok(format!(
+        "connector.class={name}: {}\n{classes}\n{keys}\nEvery connector has more keys: `sharegroup describe connector {name}`. \
+         Files to begin with: `sharegroup init {name}`.\n",
+        sink.purpose()
+    ))
 }
 
 /// The sinks that there are.
@@ -118,11 +160,17 @@ fn keys(all: Vec<Definition>, wanted: &[String], as_json: bool) -> anyhow::Resul
     let is_wanted = |definition: &Definition| {
         wanted.is_empty() || wanted.iter().any(|part| matches(definition, part))
     };
-    let definitions: Vec<_> = all.into_iter().filter(is_wanted).collect();
+    let (definitions, others): (Vec<_>, Vec<_>) = all.into_iter().partition(is_wanted);
     if as_json {
         return Ok(format!("{}\n", definitions_json(&definitions)));
     }
-    Ok(written(&definitions, wanted.is_empty())?)
+    let aliases = definitions.iter().chain(&others);
+    let aliases = aliases.filter_map(|alias| Some((alias.key.alias_of?, alias.key.name)));
+    Ok(written(
+        &definitions,
+        &aliases.collect::<Vec<_>>(),
+        wanted.is_empty(),
+    )?)
 }
 
 /// Whether a key has this in it, or is of the family with that name.
@@ -132,7 +180,11 @@ fn matches(definition: &Definition, part: &str) -> bool {
 }
 
 /// Under their headings; where all are asked for, those without meaning in a line at the end.
-fn written(definitions: &[Definition], is_short: bool) -> Result<String, std::fmt::Error> {
+fn written(
+    definitions: &[Definition],
+    aliases: &[(&str, &str)],
+    is_short: bool,
+) -> Result<String, std::fmt::Error> {
     let mut text = String::new();
     let mut ignored = Vec::new();
     let mut group = "";
@@ -141,12 +193,21 @@ fn written(definitions: &[Definition], is_short: bool) -> Result<String, std::fm
             ignored.push(definition.name.as_str());
             continue;
         }
+        // It is told of with the key that it is another name of.
+        if is_short && definition.key.alias_of.is_some() {
+            continue;
+        }
         if definition.key.group != group {
             let space = if group.is_empty() { "" } else { "\n" };
             group = definition.key.group;
             writeln!(text, "{space}{group}")?;
         }
         write_key(&mut text, definition)?;
+        let names = aliases.iter().filter(|(of, _)| *of == definition.name);
+        let names: Vec<_> = names.map(|(_, name)| *name).collect();
+        if !names.is_empty() {
+            writeln!(text, "      also {}", names.join(", "))?;
+        }
     }
     if !ignored.is_empty() {
         writeln!(text, "\nAccepted without effect: {}", ignored.join(", "))?;
@@ -162,7 +223,8 @@ fn write_key(text: &mut String, definition: &Definition) -> std::fmt::Result {
         None | Some("") => String::new(),
         Some(default) => format!("={default}"),
     };
-    writeln!(text, "  {}{value}", definition.name)?;
+    let kind = key.kind.type_name().to_ascii_lowercase();
+    writeln!(text, "  {}{value}  [{kind}]", definition.name)?;
     match definition.effect {
         Effect::Ignored(why) => writeln!(text, "      ignored: {why}"),
         Effect::Refused(advice) => writeln!(text, "      refused: {advice}"),
@@ -226,9 +288,15 @@ mod tests {
             let keys = keys(worker_definitions(), &[part.to_owned()], false);
             keys.unwrap_or_else(|error| error.to_string())
         };
-        assert!(found("offset.flush.interval.ms").contains("  offset.flush.interval.ms=60000\n"));
+        assert!(
+            found("offset.flush.interval.ms").contains("  offset.flush.interval.ms=60000  [int")
+        );
         let family = found("config.storage.topic");
-        assert!(family.contains("config.storage.*\n      ignored: there are no internal topics"));
+        assert!(
+            family.contains(
+                "config.storage.*  [string]\n      ignored: there are no internal topics"
+            )
+        );
         let wrong = found("offset.flush.intervall.ms");
         assert!(
             wrong.ends_with("did you mean offset.flush.interval.ms?"),

@@ -27,7 +27,7 @@ Exit codes:
   0    done, or stopped by SIGTERM or Ctrl-C with everything settled
   1    failed: a task is FAILED, the cluster refused or did not confirm what was written, records were named as lost (but for
        those that errors.tolerance=all without a dead-letter topic, or for the broker to keep, rejects), or a stop was not
-       finished in time
+       finished in time; `validate --connect`: the cluster or a target isn't ready
   2    wrong arguments or configuration: nothing was started
   3    `run --exit-when-idle`: not idle, but nothing moved for --exit-when-idle-max
   130, 143   Ctrl-C or SIGTERM before the work began or, in `topics` and `quickstart`, before it was done; a second one

@@ -8,6 +8,8 @@ mod describe;
 mod duration;
 mod embedded;
 mod exit;
+mod init;
+mod list;
 mod logs;
 mod number;
 mod process;
@@ -16,6 +18,7 @@ mod quickstart;
 mod run;
 mod screen;
 mod signals;
+mod sinks;
 mod topics;
 mod validate;
 
@@ -79,6 +82,8 @@ async fn dispatch(
         Command::Run(args) => run::run(args, screen, signals).await,
         Command::Validate(args) => validate::run(args, screen, &signals).await,
         Command::Describe(command) => describe::run(&command),
+        Command::List(args) => list::run(&args),
+        Command::Init(args) => init::run(&args),
         Command::Consume(args) => consume::run(args, screen, signals).await,
         Command::Produce(args) => produce::run(args, screen, signals).await,
         Command::Topics(command) => topics::run(command, screen, signals).await,

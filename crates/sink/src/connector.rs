@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::check::Checked;
 use crate::config::{ConfigProblem, ConnectorConfig, KeyDef};
 use crate::error::{PutError, TaskError};
 use crate::outcome::OutcomeSender;
@@ -344,6 +345,9 @@ impl TaskWishes {
     }
 }
 
+/// What [`Connector::check`] gives.
+pub type CheckFuture<'a> = Pin<Box<dyn Future<Output = Checked> + Send + 'a>>;
+
 /// A kind of sink: its names, its configuration keys, and how to make a task of it.
 pub trait Connector: Send + Sync {
     /// The name in `connector.class`, for example `file`.
@@ -354,11 +358,30 @@ pub trait Connector: Send + Sync {
         &[]
     }
 
-    /// Its own configuration keys, beside those that every connector has.
-    fn keys(&self) -> &'static [KeyDef];
+    /// What it does, in a line without capital and full stop: `appends records to files`.
+    fn purpose(&self) -> &'static str {
+        ""
+    }
 
-    /// Everything that is wrong with the values of its own keys; empty if nothing is.
-    fn validate(&self, config: &ConnectorConfig) -> Vec<ConfigProblem>;
+    /// Its own configuration keys, beside those that every connector has. Default none.
+    fn keys(&self) -> &'static [KeyDef] {
+        &[]
+    }
+
+    /// Everything that is wrong with the values of its own keys, beyond their kinds; empty, as by default, if nothing is.
+    /// Looks at nothing outside this machine.
+    fn validate(&self, config: &ConnectorConfig) -> Vec<ConfigProblem> {
+        let _ = config;
+        Vec::new()
+    }
+
+    /// Looks whether the target would take records: that it can be reached, lets this configuration in, has what records of
+    /// `topics` need, and allows it. Changes nothing there. Called by `validate --connect` after [`Connector::validate`]
+    /// found nothing, and dropped where it takes too long. Default: nothing is looked at, nothing found.
+    fn check<'a>(&'a self, config: &'a ConnectorConfig, topics: &'a [String]) -> CheckFuture<'a> {
+        let _ = (config, topics);
+        Box::pin(async { Checked::default() })
+    }
 
     /// The key that says where it writes, and that place: two connectors of one sink that have the same are named in a
     /// warning. `None`, as by default: nothing would be odd about that.
@@ -467,12 +490,6 @@ mod tests {
         }
         fn aliases(&self) -> &'static [&'static str] {
             &["org.apache.kafka.connect.file.FileStreamSinkConnector"]
-        }
-        fn keys(&self) -> &'static [KeyDef] {
-            &[]
-        }
-        fn validate(&self, _: &ConnectorConfig) -> Vec<ConfigProblem> {
-            Vec::new()
         }
         fn task(
             &self,

@@ -9,6 +9,8 @@
 //! retried in place while the record's lock is renewed; a record is never released in order to be
 //! retried, since each release burns one of its few deliveries.
 
+pub mod built_in;
+mod check;
 pub mod config;
 pub mod connector;
 pub mod convert;
@@ -33,8 +35,9 @@ mod task;
 mod testing;
 pub mod worker;
 
+pub use check::Checked;
 pub use config::{ConfigProblem, ConnectorConfig, WorkerConfig};
-pub use connector::{Connector, DynSinkTask, Registry, SinkTask, TaskContext};
+pub use connector::{CheckFuture, Connector, DynSinkTask, Registry, SinkTask, TaskContext};
 pub use error::{PutError, TaskError};
 pub use metrics::{HistogramSnapshot, TaskMetricsSnapshot};
 pub use outcome::{Outcome, OutcomeSender, Outcomes};

@@ -8,6 +8,7 @@
 //! broker answers the change of a setting before it acts on it. Before that the group id is checked: an id that belongs to a consumer group
 //! can't be joined.
 
+mod check;
 mod from_group;
 mod net;
 
@@ -21,6 +22,7 @@ use sharegroup_consumer::admin::{
 };
 use sharegroup_wire::duration::from_iso;
 
+pub(crate) use self::check::check_kafka;
 use self::from_group::{StartFromError, start_from_group};
 use self::net::{NetError, check_net};
 use crate::config::{ConnectorConfig, ConsumerSettings, StartPosition};
@@ -272,16 +274,7 @@ pub(crate) async fn prepare(
     let settings = &connector.consumer;
     let net = connector.delivery.dead_letter_net_topic.as_deref();
     let group_id = &settings.group_id;
-    let bootstrap_servers = &settings.bootstrap_servers;
-    // No level at all may be a 4.1 broker with its own switch: the join will tell.
-    if admin.share_version().await? == Some(0) {
-        let bootstrap_servers = bootstrap_servers.clone();
-        return Err(PrepareError::ShareGroupsOff { bootstrap_servers });
-    }
-    if !admin.knows_share_groups().await? {
-        let bootstrap_servers = bootstrap_servers.clone();
-        return Err(PrepareError::NoShareGroups { bootstrap_servers });
-    }
+    check_cluster(admin, settings).await?;
     check_type(admin, settings).await?;
     let configs = read_settings(admin, connector).await?;
     if let Some(topic) = net {
@@ -315,6 +308,22 @@ pub(crate) async fn prepare(
         record_locks_max: record_locks_max(admin, &configs).await,
         has_dead_letters: net.is_some() || letters.is_some(),
     })
+}
+
+/// Whether the cluster has share groups.
+async fn check_cluster(
+    admin: &impl GroupAdmin,
+    settings: &ConsumerSettings,
+) -> Result<(), PrepareError> {
+    let bootstrap_servers = settings.bootstrap_servers.clone();
+    // No level at all may be a 4.1 broker with its own switch: the join will tell.
+    if admin.share_version().await? == Some(0) {
+        return Err(PrepareError::ShareGroupsOff { bootstrap_servers });
+    }
+    if !admin.knows_share_groups().await? {
+        return Err(PrepareError::NoShareGroups { bootstrap_servers });
+    }
+    Ok(())
 }
 
 /// The group's settings; none where they can't be read and need not be.

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 pub(crate) use self::letters::LetterBox;
 pub(crate) use self::log::Lines;
 
-use crate::config::{ConfigProblem, ConnectorConfig, KeyDef, Loaded, Properties, load_properties};
+use crate::config::{ConnectorConfig, Loaded, Properties, load_properties};
 use crate::connector::{Connector, DynSinkTask, Registry, SinkTask, TaskContext};
 use crate::convert::ConvertedRecord;
 use crate::error::{PutError, TaskError};
@@ -713,14 +713,6 @@ pub(crate) struct ScriptedConnector(pub(crate) Vec<SinkScript>);
 impl Connector for ScriptedConnector {
     fn name(&self) -> &'static str {
         "scripted"
-    }
-
-    fn keys(&self) -> &'static [KeyDef] {
-        &[]
-    }
-
-    fn validate(&self, _: &ConnectorConfig) -> Vec<ConfigProblem> {
-        Vec::new()
     }
 
     fn is_concurrent(&self) -> bool {

@@ -22,11 +22,11 @@ use std::time::Duration;
 
 use both::{Cluster, on_shared};
 use network::Network;
-use sharegroup_sink::config::{KeyDef, Properties, load_properties};
+use sharegroup_sink::config::{Properties, load_properties};
 use sharegroup_sink::worker::{Worker, WorkerOptions};
 use sharegroup_sink::{
-    ConfigProblem, Connector, ConnectorConfig, DynSinkTask, OutcomeSender, PutError, Registry,
-    SinkBatch, SinkTask, TaskContext, TaskError,
+    Connector, ConnectorConfig, DynSinkTask, OutcomeSender, PutError, Registry, SinkBatch,
+    SinkTask, TaskContext, TaskError,
 };
 use tap::{Fault, Sent, Tap};
 use target::{LOCK, S, Target, end, prepare, settled, start};
@@ -88,14 +88,6 @@ impl SinkTask for Mortal {
 impl Connector for Mortal {
     fn name(&self) -> &'static str {
         "mortal"
-    }
-
-    fn keys(&self) -> &'static [KeyDef] {
-        &[]
-    }
-
-    fn validate(&self, _: &ConnectorConfig) -> Vec<ConfigProblem> {
-        Vec::new()
     }
 
     fn task(

@@ -32,6 +32,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "sharegroup",
         &["wire", "session", "consumer", "sink", "connectors"],
     ),
+    // What anybody else could use.
+    ("own-sink", &["sharegroup"]),
     ("sharegroup-launcher", &[]),
     ("sharegroup-broker", &["wire"]),
     (

@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use sharegroup_sink::config::{ConfigProblem, KeyDef, ValueKind};
+use sharegroup_sink::config::{KeyDef, ValueKind};
 use sharegroup_sink::{
     Connector, ConnectorConfig, DynSinkTask, OutcomeSender, PutError, SinkBatch, SinkTask,
     TaskContext, TaskError,
@@ -27,12 +27,12 @@ impl Connector for BlackholeConnector {
         "blackhole"
     }
 
-    fn keys(&self) -> &'static [KeyDef] {
-        KEYS
+    fn purpose(&self) -> &'static str {
+        "swallows records, for measuring"
     }
 
-    fn validate(&self, _: &ConnectorConfig) -> Vec<ConfigProblem> {
-        Vec::new()
+    fn keys(&self) -> &'static [KeyDef] {
+        KEYS
     }
 
     fn is_concurrent(&self) -> bool {

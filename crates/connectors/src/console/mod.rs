@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use sharegroup_sink::config::{ConfigProblem, KeyDef};
+use sharegroup_sink::config::KeyDef;
 use sharegroup_sink::{
     Connector, ConnectorConfig, DynSinkTask, OutcomeSender, PutError, SinkBatch, SinkTask,
     TaskContext, TaskError,
@@ -20,12 +20,12 @@ impl Connector for ConsoleConnector {
         "console"
     }
 
-    fn keys(&self) -> &'static [KeyDef] {
-        &[Format::KEY]
+    fn purpose(&self) -> &'static str {
+        "prints records on standard output"
     }
 
-    fn validate(&self, _: &ConnectorConfig) -> Vec<ConfigProblem> {
-        Vec::new()
+    fn keys(&self) -> &'static [KeyDef] {
+        &[Format::KEY]
     }
 
     fn is_concurrent(&self) -> bool {

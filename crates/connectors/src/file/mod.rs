@@ -15,6 +15,7 @@
 //! group. What a worker that was killed left of a write is ended (lines) or cut off (compressed) by
 //! whoever appends next.
 
+mod check;
 mod config;
 mod member;
 mod outcome;
@@ -27,8 +28,8 @@ mod tests;
 
 use sharegroup_sink::config::{ConfigProblem, KeyDef};
 use sharegroup_sink::{
-    Connector, ConnectorConfig, DynSinkTask, OutcomeSender, PutError, SinkBatch, SinkRecord,
-    SinkTask, TaskContext, TaskError,
+    CheckFuture, Connector, ConnectorConfig, DynSinkTask, OutcomeSender, PutError, SinkBatch,
+    SinkRecord, SinkTask, TaskContext, TaskError,
 };
 use tokio::task::spawn_blocking;
 
@@ -47,6 +48,10 @@ impl Connector for FileConnector {
         "file"
     }
 
+    fn purpose(&self) -> &'static str {
+        "appends records to files, one line each"
+    }
+
     fn aliases(&self) -> &'static [&'static str] {
         &["org.apache.kafka.connect.file.FileStreamSinkConnector"]
     }
@@ -57,6 +62,14 @@ impl Connector for FileConnector {
 
     fn validate(&self, config: &ConnectorConfig) -> Vec<ConfigProblem> {
         config::validate(config)
+    }
+
+    fn check<'a>(&'a self, config: &'a ConnectorConfig, _: &'a [String]) -> CheckFuture<'a> {
+        Box::pin(async move {
+            let config = config.clone();
+            let looked = spawn_blocking(move || check::check(&config)).await;
+            looked.unwrap_or_default()
+        })
     }
 
     fn output(&self, config: &ConnectorConfig) -> Option<(&'static str, String)> {

@@ -2,8 +2,9 @@
 //! first write costs every record that it has acquired a delivery, each time it is started.
 
 use std::io::{self, ErrorKind};
+use std::path::Path;
 
-use rustix::fs::fstatvfs;
+use rustix::fs::{StatVfs, fstatvfs, statvfs};
 use rustix::process::{Resource, getrlimit};
 
 use super::outcome::Trouble;
@@ -15,11 +16,7 @@ pub(super) fn check(file: &LineFile) -> Result<(), Trouble> {
     let path = file.path().display();
     let unknown = |error: io::Error| Trouble::writing(file.path(), error);
     let system = fstatvfs(file.file()).map_err(|error| unknown(error.into()))?;
-    let free = system.f_bavail.saturating_mul(system.f_frsize);
-    if is_short(free, system.f_blocks.saturating_mul(system.f_frsize)) {
-        let message = format!(
-            "the file system of {path} is full, {free} bytes are free: make room, or write elsewhere"
-        );
+    if let Some(message) = full(&system, file.path()) {
         return Err(Trouble::new(message, ErrorKind::StorageFull));
     }
     let length = file.file().metadata().map_err(unknown)?.len();
@@ -32,6 +29,30 @@ pub(super) fn check(file: &LineFile) -> Result<(), Trouble> {
         return Err(Trouble::new(message, ErrorKind::FileTooLarge));
     }
     Ok(())
+}
+
+/// The same question about the file system of what is there, for a file that may not be.
+pub(super) fn check_at(there: &Path, file: &Path) -> Result<(), String> {
+    let unknown = |error| {
+        format!(
+            "the file system of {} can't be asked: {error}",
+            file.display()
+        )
+    };
+    let system = statvfs(there).map_err(unknown)?;
+    full(&system, file).map_or(Ok(()), Err)
+}
+
+/// What to say where a file system has no room for a file.
+fn full(system: &StatVfs, file: &Path) -> Option<String> {
+    let free = system.f_bavail.saturating_mul(system.f_frsize);
+    let whole = system.f_blocks.saturating_mul(system.f_frsize);
+    let path = file.display();
+    is_short(free, whole).then(|| {
+        format!(
+            "the file system of {path} is full, {free} bytes are free: make room, or write elsewhere"
+        )
+    })
 }
 
 /// Whether less is left than one write may need; where there is little in all, less than an eighth.

@@ -1,5 +1,6 @@
 //! The file sink against real files.
 
+mod check;
 mod rotated;
 
 use std::fs::File;

@@ -310,8 +310,9 @@ pub(super) const ALIASES: &[(&str, &str)] = &[
 /// The alias whose headers are separated by commas.
 pub(super) const COMMA_HEADERS: &str = "http.headers.additional";
 
-const fn alias(name: &'static str, kind: ValueKind, doc: &'static str) -> KeyDef {
-    KeyDef::unset(name, kind, doc).importance(Importance::Low)
+/// Another name of a key.
+const fn alias(name: &'static str, of: &KeyDef, doc: &'static str) -> KeyDef {
+    KeyDef::unset(name, of.kind, doc).alias_of(of.name)
 }
 
 pub(super) const KEYS: &[KeyDef] = &[
@@ -432,47 +433,48 @@ pub(super) const KEYS: &[KeyDef] = &[
         ValueKind::List,
         "cipher suites that may be used, by their IANA names",
     ),
-    alias("http.api.url", URL.kind, "another name of http.url"),
-    alias("request.method", METHOD.kind, "another name of http.method"),
-    alias("headers", HEADERS.kind, "another name of http.headers"),
-    alias(
+    alias("http.api.url", &URL, "another name of http.url"),
+    alias("request.method", &METHOD, "another name of http.method"),
+    alias("headers", &HEADERS, "another name of http.headers"),
+    KeyDef::unset(
         COMMA_HEADERS,
         ValueKind::List,
         "http.headers with commas in between",
-    ),
+    )
+    .alias_of(HEADERS.name),
     alias(
         "header.separator",
-        HEADERS_SEPARATOR.kind,
+        &HEADERS_SEPARATOR,
         "another name of http.headers.separator",
     ),
     alias(
         "retry.on.status.codes",
-        LATER.kind,
+        &LATER,
         "another name of http.status.later; 400- is 400-599",
     ),
     alias(
         "http.authorization.type",
-        AUTH_TYPE.kind,
+        &AUTH_TYPE,
         "another name of auth.type",
     ),
     alias(
         "oauth2.access.token.url",
-        TOKEN_URL.kind,
+        &TOKEN_URL,
         "another name of oauth2.token.url",
     ),
     alias(
         "oauth2.response.token.property",
-        TOKEN_PROPERTY.kind,
+        &TOKEN_PROPERTY,
         "another name of oauth2.token.property",
     ),
     alias(
         "oauth2.client.authorization.mode",
-        CLIENT_MODE.kind,
+        &CLIENT_MODE,
         "another name of oauth2.client.auth.mode",
     ),
     alias(
         "reporter.result.topic.name",
-        RESPONSE_TOPIC.kind,
+        &RESPONSE_TOPIC,
         "another name of response.topic",
     ),
 ];

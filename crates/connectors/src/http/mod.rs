@@ -35,6 +35,7 @@
 //! Each key, with the names that other HTTP sinks have for it: `sharegroup describe sink http`.
 
 mod auth;
+mod check;
 mod concurrency;
 mod config;
 mod keys;
@@ -51,8 +52,8 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use sharegroup_sink::config::{ConfigProblem, KeyDef};
 use sharegroup_sink::{
-    Connector, ConnectorConfig, DynSinkTask, Outcome, OutcomeSender, PutError, SinkBatch, SinkTask,
-    TaskContext, TaskError,
+    CheckFuture, Connector, ConnectorConfig, DynSinkTask, Outcome, OutcomeSender, PutError,
+    SinkBatch, SinkTask, TaskContext, TaskError,
 };
 use tokio::time::Instant;
 
@@ -72,6 +73,10 @@ impl Connector for HttpConnector {
         "http"
     }
 
+    fn purpose(&self) -> &'static str {
+        "sends records to an HTTP server, one a request or in batches"
+    }
+
     fn aliases(&self) -> &'static [&'static str] {
         &[
             "io.aiven.kafka.connect.http.HttpSinkConnector",
@@ -88,6 +93,10 @@ impl Connector for HttpConnector {
             Ok((_, odd)) => odd,
             Err(problems) => problems,
         }
+    }
+
+    fn check<'a>(&'a self, config: &'a ConnectorConfig, _: &'a [String]) -> CheckFuture<'a> {
+        Box::pin(check::check(config))
     }
 
     fn is_concurrent(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
@@ -11,6 +12,7 @@ use hyper::{Request, StatusCode, Uri};
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::timeout;
+use tower_service::Service as _;
 
 use super::auth::{Auth, basic};
 use super::config::{AuthConfig, Origin, TargetConfig, Version};
@@ -59,6 +61,25 @@ impl Service {
             proxy_credentials: credentials.map(|(user, password)| basic(user, password)),
             config: config.clone(),
         })
+    }
+
+    /// Opens a connection and closes it again: through the proxy, with TLS.
+    pub(super) async fn reach(&self, uri: Uri) -> io::Result<()> {
+        let link = Transport::new(&self.config).call(uri).await?;
+        drop(link);
+        Ok(())
+    }
+
+    /// Gets a token, where tokens are used; whether they are.
+    pub(super) async fn authorize(&self) -> Result<bool, String> {
+        let Auth::Token(tokens) = &self.auth else {
+            return Ok(false);
+        };
+        let ask = |request| async move { self.send(&request, None).await };
+        let asked = timeout(self.config.request_timeout, tokens.header(None, ask)).await;
+        let no_answer = |_| "no token: no answer in time".to_owned();
+        asked.map_err(no_answer)??;
+        Ok(true)
     }
 
     /// Sends a request and reads its answer.

@@ -2,6 +2,7 @@
 
 mod access;
 mod batches;
+mod check;
 mod network;
 mod settings;
 

@@ -89,6 +89,15 @@ impl Fields {
         (self.include.is_empty() || self.include.iter().any(names))
             && !self.exclude.iter().any(names)
     }
+
+    /// The fields that are named for a topic.
+    pub(super) fn named<'a>(&'a self, topic: &'a str) -> impl Iterator<Item = &'a str> {
+        let entries = self.include.iter().map(String::as_str);
+        entries.filter_map(move |entry| match entry.split_once(':') {
+            Some((of, name)) => (of == topic).then_some(name),
+            None => Some(entry),
+        })
+    }
 }
 
 impl PostgresConfig {
@@ -380,7 +389,8 @@ const USERNAME: KeyDef = KeyDef::unset(
     "connection.username",
     ValueKind::Text,
     "the same as connection.user",
-);
+)
+.alias_of("connection.user");
 const PASSWORD: KeyDef = KeyDef::unset(
     "connection.password",
     ValueKind::Password,
@@ -402,7 +412,8 @@ const PRIMARY_KEY_MODE: KeyDef = KeyDef::unset(
     "primary.key.mode",
     ValueKind::OneOf(&["none", "kafka", "record_key", "record_value"]),
     "the same as pk.mode",
-);
+)
+.alias_of("pk.mode");
 const PK_FIELDS: KeyDef = KeyDef::unset(
     "pk.fields",
     ValueKind::List,
@@ -412,7 +423,8 @@ const PRIMARY_KEY_FIELDS: KeyDef = KeyDef::unset(
     "primary.key.fields",
     ValueKind::List,
     "the same as pk.fields",
-);
+)
+.alias_of("pk.fields");
 const DELETE: KeyDef = KeyDef::optional(
     "delete.enabled",
     ValueKind::Bool,
@@ -451,7 +463,8 @@ const COLLECTION_FORMAT: KeyDef = KeyDef::unset(
     "collection.name.format",
     ValueKind::NonBlank,
     "the same as table.name.format",
-);
+)
+.alias_of("table.name.format");
 const BATCH_SIZE: KeyDef = KeyDef::optional(
     "batch.size",
     ValueKind::Int {
@@ -470,12 +483,14 @@ const FIELD_INCLUDE: KeyDef = KeyDef::unset(
     "field.include.list",
     ValueKind::List,
     "the same as fields.include.list",
-);
+)
+.alias_of("fields.include.list");
 const WHITELIST: KeyDef = KeyDef::unset(
     "fields.whitelist",
     ValueKind::List,
     "the same as fields.include.list",
-);
+)
+.alias_of("fields.include.list");
 const EXCLUDE: KeyDef = KeyDef::unset(
     "fields.exclude.list",
     ValueKind::List,
@@ -485,7 +500,8 @@ const FIELD_EXCLUDE: KeyDef = KeyDef::unset(
     "field.exclude.list",
     ValueKind::List,
     "the same as fields.exclude.list",
-);
+)
+.alias_of("fields.exclude.list");
 const VALUE_COLUMN: KeyDef = KeyDef::unset(
     "value.column",
     ValueKind::Text,

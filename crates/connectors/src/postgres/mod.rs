@@ -54,6 +54,7 @@
 //! | `sslmode=require` | is `verify-full`; `allow` and `prefer` are `disable`, since they keep nobody out |
 //! | a null value without `delete.enabled` | is refused, or left out with `behavior.on.null.values=ignore` |
 
+mod check;
 mod config;
 mod connect;
 mod encode;
@@ -78,8 +79,8 @@ use std::sync::Arc;
 
 use sharegroup_sink::config::{ConfigProblem, KeyDef};
 use sharegroup_sink::{
-    Connector, ConnectorConfig, DynSinkTask, OutcomeSender, PutError, SinkBatch, SinkTask,
-    TaskContext, TaskError,
+    CheckFuture, Connector, ConnectorConfig, DynSinkTask, OutcomeSender, PutError, SinkBatch,
+    SinkTask, TaskContext, TaskError,
 };
 
 use self::config::{KEYS, PostgresConfig};
@@ -92,6 +93,10 @@ pub struct PostgresConnector;
 impl Connector for PostgresConnector {
     fn name(&self) -> &'static str {
         "postgres"
+    }
+
+    fn purpose(&self) -> &'static str {
+        "writes rows into tables of PostgreSQL"
     }
 
     fn aliases(&self) -> &'static [&'static str] {
@@ -108,6 +113,10 @@ impl Connector for PostgresConnector {
 
     fn validate(&self, config: &ConnectorConfig) -> Vec<ConfigProblem> {
         config::validate(config)
+    }
+
+    fn check<'a>(&'a self, config: &'a ConnectorConfig, topics: &'a [String]) -> CheckFuture<'a> {
+        Box::pin(check::check(config, topics))
     }
 
     fn is_concurrent(&self) -> bool {

@@ -1,5 +1,6 @@
 //! The sink against a real PostgreSQL.
 
+mod check;
 mod failures;
 mod modes;
 mod security;

@@ -17,6 +17,7 @@ mod configs;
 mod error;
 mod groups;
 mod offsets;
+mod rights;
 mod topics;
 
 use std::time::Duration;
@@ -35,6 +36,7 @@ pub use groups::{
     GroupListing, GroupType, ShareGroupAssignment, ShareGroupDescription, ShareGroupMember,
 };
 pub use offsets::{LogOffset, LogPosition, PartitionOffsets};
+pub use rights::Rights;
 pub use topics::{CreatedTopic, PartitionDescription, TopicDescription, TopicListing};
 
 /// An admin client. A clone is another handle to the same connections.

@@ -193,6 +193,23 @@ impl ConnectorConfig {
         missing_folder(&self.properties, key, file)
     }
 
+    /// An error about the servers of its consumers, at the key that names them, be it in the worker's file.
+    pub(crate) fn problem_of_servers(
+        &self,
+        worker: &WorkerConfig,
+        message: impl Into<String>,
+    ) -> ConfigProblem {
+        let layers = Layers {
+            worker: worker.properties(),
+            connector: &self.properties,
+            client: &CONSUMERS,
+        };
+        match layers.servers() {
+            Some(setting) => setting.file.problem(&setting.key, message),
+            None => worker.properties().problem(Layers::SERVERS, message),
+        }
+    }
+
     pub(super) const fn properties(&self) -> &Properties {
         &self.properties
     }

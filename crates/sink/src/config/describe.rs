@@ -62,12 +62,17 @@ pub fn worker_definitions() -> Vec<Definition> {
     .concat()
 }
 
+/// The keys of a sink's own.
+#[must_use]
+pub fn sink_definitions(sink: &dyn Connector) -> Vec<Definition> {
+    sink.keys().iter().map(Definition::of_sink).collect()
+}
+
 /// Everything that a connector's file may hold: the sink's own keys first, where there is one.
 #[must_use]
 pub fn connector_definitions(sink: Option<&dyn Connector>) -> Vec<Definition> {
-    let own = sink.map(Connector::keys).unwrap_or_default();
     [
-        own.iter().map(Definition::of_sink).collect(),
+        sink.map(sink_definitions).unwrap_or_default(),
         of_tables("", &[CONNECTOR, SHARE]),
         of_tables(CONSUMERS.overrides, &[CONSUMER, SECURITY]),
         of_tables(LETTERS.overrides, &[PRODUCER]),
@@ -106,6 +111,7 @@ pub fn definitions_json(definitions: &[Definition]) -> String {
                 "dependents": [],
                 "effect": effect,
                 "note": note,
+                "alias_of": key.alias_of,
             })
         })
         .collect();
@@ -131,14 +137,16 @@ pub fn reference(registry: &Registry) -> String {
             continue;
         };
         heading(&mut page, "###", &format!("`connector.class={name}`"));
+        if !sink.purpose().is_empty() {
+            page.push_str(&format!("It {}.\n\n", sink.purpose()));
+        }
         if !sink.aliases().is_empty() {
             let aliases = sink.aliases().join("`, `");
             page.push_str(&format!(
                 "Also `{aliases}`, with or without the package.\n\n"
             ));
         }
-        let keys: Vec<_> = sink.keys().iter().map(Definition::of_sink).collect();
-        table(&mut page, &keys);
+        table(&mut page, &sink_definitions(sink.as_ref()));
     }
     heading(&mut page, "##", "Clients");
     page.push_str(CLIENTS);
@@ -152,7 +160,8 @@ const INTRODUCTION: &str = "\
 # Configuration
 
 Generated from the definitions of the keys; the tests fail when it is stale. The same is shown by `sharegroup describe worker` and
-`sharegroup describe connector NAME`; `sharegroup validate WORKER CONNECTOR...` checks files without starting anything.
+`sharegroup describe connector NAME`, a sink's own keys alone by `sharegroup describe sink NAME`. `sharegroup init NAME` writes files to
+begin with; `sharegroup validate WORKER CONNECTOR...` checks files without starting anything, with `--connect` also the cluster and the targets.
 
 A worker has one file, each connector another: Java properties, or JSON as `{\"key\": \"value\"}` or `{\"name\": ..., \"config\": {...}}`.
 Keys are Kafka Connect's, and `share.*` and `task.restart.*` are ours. A key that is nearly a known one is an error, a foreign one

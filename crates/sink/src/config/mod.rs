@@ -37,7 +37,8 @@ pub use consumer::{AcknowledgementMode, ConsumerSettings, StartPosition};
 pub use converters::{ConverterConfig, ConvertersConfig};
 pub use delivery::{DeadLetterWriter, DeliveryConfig, RestartPolicy};
 pub use describe::{
-    Definition, connector_definitions, definitions_json, reference, worker_definitions,
+    Definition, connector_definitions, definitions_json, reference, sink_definitions,
+    worker_definitions,
 };
 pub use errors::{DeadLettersConfig, ErrorTolerance, ErrorsConfig};
 pub use keys::{Effect, Importance, KeyDef, ValueKind, nearest};
@@ -63,6 +64,21 @@ pub struct Loaded {
     pub connectors: Vec<ConnectorConfig>,
     /// Everything odd that doesn't keep work from starting; to be logged.
     pub warnings: Vec<ConfigProblem>,
+    providers: Providers,
+}
+
+impl Loaded {
+    /// The text without what configuration providers have given.
+    pub(crate) fn hide(&self, text: &mut String) {
+        if let Some(hidden) = self.providers.without_values(text) {
+            *text = hidden;
+        }
+    }
+
+    /// The same of a problem's texts.
+    pub(crate) fn hide_in(&self, problem: &mut ConfigProblem) {
+        problem.hide(&self.providers);
+    }
 }
 
 /// Reads a worker file and its connector files; of a folder all its `*.properties` and `*.json` files.
@@ -202,6 +218,7 @@ fn parse(
         worker,
         connectors,
         warnings: problems,
+        providers,
     })
 }
 

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::env::VarError;
+use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
 use super::keys::parse_bool;
@@ -25,6 +26,14 @@ pub(super) struct Providers {
     /// Files that a provider has read.
     files: BTreeMap<PathBuf, Properties>,
     given: Vec<String>,
+}
+
+/// Without what they have given.
+impl fmt::Debug for Providers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.named.keys();
+        f.debug_list().entries(names).finish()
+    }
 }
 
 enum Provider {

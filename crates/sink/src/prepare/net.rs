@@ -143,7 +143,8 @@ pub(super) async fn check_net(
     Ok(())
 }
 
-async fn check_topic(
+/// Checks what belongs to the topic and the brokers; looks only.
+pub(super) async fn check_topic(
     admin: &impl GroupAdmin,
     bootstrap_servers: &str,
     topic: &str,

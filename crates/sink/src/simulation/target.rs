@@ -8,7 +8,7 @@ use sharegroup_testkit::random::Random;
 use tokio::time::{Duration, Instant, sleep};
 
 use super::script::{Script, SinkScript};
-use crate::config::{ConfigProblem, ConnectorConfig, KeyDef};
+use crate::config::ConnectorConfig;
 use crate::connector::{Connector, DynSinkTask, SinkTask, TaskContext};
 use crate::error::{PutError, TaskError};
 use crate::outcome::OutcomeSender;
@@ -306,14 +306,6 @@ pub(super) struct TroubledConnector {
 impl Connector for TroubledConnector {
     fn name(&self) -> &'static str {
         "troubled"
-    }
-
-    fn keys(&self) -> &'static [KeyDef] {
-        &[]
-    }
-
-    fn validate(&self, _: &ConnectorConfig) -> Vec<ConfigProblem> {
-        Vec::new()
     }
 
     fn is_concurrent(&self) -> bool {

@@ -12,12 +12,12 @@ use std::time::Duration;
 use sharegroup_consumer::admin::Admin;
 use sharegroup_consumer::client::ClientConfig;
 use sharegroup_consumer::producer::{Producer, ProducerConfig, ProducerRecord};
-use sharegroup_sink::config::{KeyDef, Loaded, Properties, load_properties};
+use sharegroup_sink::config::{Loaded, Properties, load_properties};
 use sharegroup_sink::data::Value;
 use sharegroup_sink::worker::{TaskCounters, Worker, WorkerOptions};
 use sharegroup_sink::{
-    ConfigProblem, Connector, ConnectorConfig, DynSinkTask, OutcomeSender, PutError, Registry,
-    SinkBatch, SinkTask, TaskContext, TaskError,
+    Connector, ConnectorConfig, DynSinkTask, OutcomeSender, PutError, Registry, SinkBatch,
+    SinkTask, TaskContext, TaskError,
 };
 use tokio::time::{Instant, sleep};
 
@@ -163,14 +163,6 @@ impl SinkTask for Target {
 impl Connector for Target {
     fn name(&self) -> &'static str {
         "target"
-    }
-
-    fn keys(&self) -> &'static [KeyDef] {
-        &[]
-    }
-
-    fn validate(&self, _: &ConnectorConfig) -> Vec<ConfigProblem> {
-        Vec::new()
     }
 
     fn is_concurrent(&self) -> bool {

@@ -48,9 +48,8 @@
 //! use std::collections::BTreeMap;
 //! use std::sync::{Arc, Mutex};
 //!
-//! use sharegroup_sink::config::KeyDef;
 //! use sharegroup_sink::{
-//!     ConfigProblem, Connector, ConnectorConfig, DynSinkTask, OutcomeSender, OwnedRecord, PutError,
+//!     Connector, ConnectorConfig, DynSinkTask, OutcomeSender, OwnedRecord, PutError,
 //!     Registry, SinkBatch, SinkTask, TaskContext, TaskError,
 //! };
 //! use sharegroup_testkit::sink_suite::{
@@ -79,14 +78,6 @@
 //! impl Connector for Table {
 //!     fn name(&self) -> &'static str {
 //!         "table"
-//!     }
-//!
-//!     fn keys(&self) -> &'static [KeyDef] {
-//!         &[]
-//!     }
-//!
-//!     fn validate(&self, _: &ConnectorConfig) -> Vec<ConfigProblem> {
-//!         Vec::new()
 //!     }
 //!
 //!     fn task(

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use sharegroup_sink::config::{KeyDef, ValueKind};
 use sharegroup_sink::{
-    ConfigProblem, Connector, ConnectorConfig, DynSinkTask, OutcomeSender, OwnedRecord, PutError,
-    Registry, SinkBatch, SinkTask, TaskContext, TaskError,
+    Connector, ConnectorConfig, DynSinkTask, OutcomeSender, OwnedRecord, PutError, Registry,
+    SinkBatch, SinkTask, TaskContext, TaskError,
 };
 use sharegroup_testkit::sink_suite::{Arrived, Delivery, Promises, Recipe, Target, TargetError};
 
@@ -100,10 +100,6 @@ impl Connector for LinesConnector {
 
     fn keys(&self) -> &'static [KeyDef] {
         KEYS
-    }
-
-    fn validate(&self, _: &ConnectorConfig) -> Vec<ConfigProblem> {
-        Vec::new()
     }
 
     fn task(

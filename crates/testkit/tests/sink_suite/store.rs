@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use sharegroup_sink::config::{KeyDef, ValueKind};
 use sharegroup_sink::{
-    ConfigProblem, Connector, ConnectorConfig, DynSinkTask, OutcomeSender, OwnedRecord, PutError,
-    Registry, SinkBatch, SinkRecord, SinkTask, TaskContext, TaskError,
+    Connector, ConnectorConfig, DynSinkTask, OutcomeSender, OwnedRecord, PutError, Registry,
+    SinkBatch, SinkRecord, SinkTask, TaskContext, TaskError,
 };
 use sharegroup_testkit::sink_suite::{
     Arrived, Delivery, Promises, Recipe, Refusals, SLOW, Target, TargetError, Trouble,
@@ -211,10 +211,6 @@ impl Connector for StoreConnector {
 
     fn keys(&self) -> &'static [KeyDef] {
         KEYS
-    }
-
-    fn validate(&self, _: &ConnectorConfig) -> Vec<ConfigProblem> {
-        Vec::new()
     }
 
     fn task(

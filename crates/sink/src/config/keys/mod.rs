@@ -63,6 +63,8 @@ pub struct KeyDef {
     pub group: &'static str,
     /// What it does, in a sentence without capital and full stop.
     pub doc: &'static str,
+    /// The key that it is another name of.
+    pub alias_of: Option<&'static str>,
 }
 
 impl KeyDef {
@@ -77,6 +79,7 @@ impl KeyDef {
             importance: Importance::High,
             group: "Sink",
             doc,
+            alias_of: None,
         }
     }
 
@@ -108,6 +111,14 @@ impl KeyDef {
     #[must_use]
     pub const fn importance(mut self, importance: Importance) -> Self {
         self.importance = importance;
+        self
+    }
+
+    /// The same key as another name of this one.
+    #[must_use]
+    pub const fn alias_of(mut self, name: &'static str) -> Self {
+        self.alias_of = Some(name);
+        self.importance = Importance::Low;
         self
     }
 
