@@ -237,7 +237,7 @@ async fn wrong_certificates_are_named(broker: &Broker) {
 async fn b_110_slow_consumption_outlives_the_sessions_of_its_connections() {
     let session_ms = std::env::var(SESSION_MS).unwrap_or_else(|_| "3000".to_owned());
     let session = Duration::from_millis(session_ms.parse().unwrap());
-    let started = Broker::start_with(|kafka| kafka.set("connections.max.reauth.ms", session_ms));
+    let started = Broker::start_with(|kafka| kafka.set("connections.max.reauth.ms", &*session_ms));
     let Some(broker) = started else {
         return;
     };

@@ -39,6 +39,7 @@ pub struct Broker {
 pub(crate) struct Setup {
     pub(crate) node_id: i32,
     pub(crate) port: u16,
+    pub(crate) cluster_id: String,
     pub(crate) runtime: Runtime,
     pub(crate) flags: Flags,
     pub(crate) files: Files,
@@ -212,7 +213,7 @@ impl Broker {
                     log_tail: self.log_tail(LOG_TAIL_LINES),
                 });
             }
-            if let Ok(live) = probe::live_brokers(self.setup.port)
+            if let Ok(live) = probe::live_brokers(self.setup.port, &self.setup.cluster_id)
                 && node_ids.iter().all(|id| live.contains(id))
             {
                 return Ok(());

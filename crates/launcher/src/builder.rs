@@ -203,6 +203,7 @@ impl KafkaBuilder {
             brokers.push(Broker::new(Setup {
                 node_id: node.node_id,
                 port: node.port,
+                cluster_id: cluster_id.clone(),
                 runtime: runtime.clone(),
                 flags: flags.clone(),
                 files: self.write_files(node, &nodes)?,

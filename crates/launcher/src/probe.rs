@@ -1,6 +1,7 @@
 //! Asks a broker whether it is ready, with two small requests written by hand.
 //!
-//! ApiVersions v0 (key 18) shows that requests are served; Metadata v1 (key 3) lists the brokers that the answering one
+//! ApiVersions v0 (key 18) shows that requests are served; Metadata v2 (key 3) names the cluster, for another's broker may
+//! have taken the port meanwhile, and lists the brokers that the answering one
 //! knows to be alive. A broker serves requests a moment before it may lead partitions; until then it is not in the list,
 //! and a topic created in that moment would miss it.
 
@@ -17,8 +18,9 @@ const METADATA: i16 = 3;
 /// The node ids of the brokers that are alive in the view of the one on `port`.
 ///
 /// # Errors
-/// Any failure to connect, to write or to read within two seconds, and answers that make no sense.
-pub(crate) fn live_brokers(port: u16) -> io::Result<Vec<i32>> {
+/// Any failure to connect, to write or to read within two seconds, answers that make no sense, and those of a broker of
+/// another cluster.
+pub(crate) fn live_brokers(port: u16, cluster_id: &str) -> io::Result<Vec<i32>> {
     let mut stream =
         TcpStream::connect_timeout(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)), IO_TIMEOUT)?;
     stream.set_read_timeout(Some(IO_TIMEOUT))?;
@@ -33,10 +35,17 @@ pub(crate) fn live_brokers(port: u16) -> io::Result<Vec<i32>> {
     // An empty list asks for no topic at all from version 1 on.
     let answer = call(
         &mut stream,
-        &request(METADATA, 1, 2, &0_i32.to_be_bytes()),
+        &request(METADATA, 2, 2, &0_i32.to_be_bytes()),
         2,
     )?;
-    decode_brokers(&answer)
+    let (brokers, cluster) = decode_brokers(&answer)?;
+    if cluster != cluster_id.as_bytes() {
+        let cluster = String::from_utf8_lossy(cluster);
+        return Err(io::Error::other(format!(
+            "port {port} is the cluster {cluster}'s"
+        )));
+    }
+    Ok(brokers)
 }
 
 fn request(api_key: i16, version: i16, correlation_id: i32, body: &[u8]) -> Vec<u8> {
@@ -71,8 +80,9 @@ fn call(stream: &mut TcpStream, request: &[u8], correlation_id: i32) -> io::Resu
     Ok(fields.0.to_vec())
 }
 
-/// The first field of a Metadata v1 response: `[node_id int32, host string, port int32, rack nullable string]`.
-fn decode_brokers(body: &[u8]) -> io::Result<Vec<i32>> {
+/// The first fields of a Metadata v2 response: `[node_id int32, host string, port int32, rack nullable string]` and the
+/// id of the cluster.
+fn decode_brokers(body: &[u8]) -> io::Result<(Vec<i32>, &[u8])> {
     let mut fields = Fields(body);
     let mut brokers = Vec::new();
     for _ in 0..fields.int32()? {
@@ -81,13 +91,13 @@ fn decode_brokers(body: &[u8]) -> io::Result<Vec<i32>> {
         fields.int32()?;
         fields.string()?;
     }
-    Ok(brokers)
+    Ok((brokers, fields.string()?))
 }
 
 /// The bytes of a response that are not read yet.
 struct Fields<'a>(&'a [u8]);
 
-impl Fields<'_> {
+impl<'a> Fields<'a> {
     fn take<const N: usize>(&mut self) -> io::Result<[u8; N]> {
         let (field, rest) = self
             .0
@@ -105,11 +115,15 @@ impl Fields<'_> {
         self.take().map(i32::from_be_bytes)
     }
 
-    /// Skips a string; a length of -1 is null.
-    fn string(&mut self) -> io::Result<()> {
+    /// A string; a length of -1 is null, and as good as none.
+    fn string(&mut self) -> io::Result<&'a [u8]> {
         let length = usize::try_from(self.int16()?).unwrap_or(0);
-        self.0 = self.0.get(length..).ok_or(io::ErrorKind::UnexpectedEof)?;
-        Ok(())
+        let (string, rest) = self
+            .0
+            .split_at_checked(length)
+            .ok_or(io::ErrorKind::UnexpectedEof)?;
+        self.0 = rest;
+        Ok(string)
     }
 }
 
@@ -125,13 +139,14 @@ mod tests {
 
     #[test]
     fn live_brokers_are_read_with_and_without_rack() {
-        let body = b"\x00\x00\x00\x02\x00\x00\x00\x01\x00\x01h\x00\x00\x23\x84\xff\xff\x00\x00\x00\x03\x00\x01h\x00\x00\x23\x85\x00\x01r";
-        assert_eq!(decode_brokers(body).unwrap(), [1, 3]);
+        let body = b"\x00\x00\x00\x02\x00\x00\x00\x01\x00\x01h\x00\x00\x23\x84\xff\xff\x00\x00\x00\x03\x00\x01h\x00\x00\x23\x85\x00\x01r\x00\x02id";
+        let brokers = vec![1, 3];
+        assert_eq!(decode_brokers(body).unwrap(), (brokers, &b"id"[..]));
     }
 
     #[test]
     fn truncated_response_is_an_error() {
-        let body = b"\x00\x00\x00\x01\x00\x00\x00\x01\x00\x01h\x00\x00\x23\x84\xff\xff";
+        let body = b"\x00\x00\x00\x01\x00\x00\x00\x01\x00\x01h\x00\x00\x23\x84\xff\xff\x00\x02id";
         for end in 0..body.len() {
             assert!(decode_brokers(&body[..end]).is_err(), "{end} bytes");
         }
@@ -140,6 +155,6 @@ mod tests {
     #[test]
     fn nobody_listening_is_an_error() {
         let port = crate::ports::choose(1, &[]).unwrap()[0];
-        assert!(live_brokers(port).is_err());
+        assert!(live_brokers(port, "id").is_err());
     }
 }

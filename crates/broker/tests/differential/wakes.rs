@@ -8,7 +8,7 @@ use sharegroup_wire::message::share_fetch::AcknowledgementBatch;
 use crate::target::{Fetch, Target};
 use crate::{Both, batch, create_topic};
 
-const WAIT: Duration = Duration::from_millis(2500);
+const WAIT: Duration = Duration::from_millis(4000);
 const LOCK: Duration = Duration::from_secs(20);
 const RELEASE: i8 = 2;
 
@@ -53,9 +53,10 @@ fn released_by_anothers_fetch(target: &mut Target) -> String {
     target.send_fetch(2, &waits(Vec::new()));
     thread::sleep(Duration::from_millis(300));
     target.send_fetch(0, &waits(vec![(0, vec![batch(0, 0, vec![RELEASE])])]));
-    let first = outcome(target, 2, began);
-    let second = outcome(target, 0, began);
-    format!("{first}; {second}")
+    // Which of the two gets the record is up to the broker's threads.
+    let outcomes = [outcome(target, 2, began), outcome(target, 0, began)];
+    let again = outcomes.iter().filter(|line| line.ends_with("[ 0-0x2]"));
+    format!("{} of two have it again", again.count())
 }
 
 fn released_by_itself(target: &mut Target) -> String {

@@ -69,6 +69,8 @@ type Place = (i32, i64);
 
 #[derive(Debug, Default)]
 struct Rows {
+    /// What is written of others goes elsewhere.
+    topic: String,
     /// Offset and number, by id or by key; several where a sink appends.
     rows: BTreeMap<String, Vec<(i64, u64)>>,
     trouble: Option<Trouble>,
@@ -114,6 +116,9 @@ impl Store {
             _ => format!("{} {}", row.partition, row.offset),
         };
         let mut rows = self.lock();
+        if rows.topic != row.topic {
+            return;
+        }
         let there = rows.rows.entry(id).or_default();
         let new = (row.offset, row.number);
         if delivery == Delivery::AtLeastOnce || self.has(Flaw::Appends) {
@@ -133,8 +138,11 @@ impl Target for Store {
         Registry::new().with(StoreConnector(self.clone()))
     }
 
-    async fn start(&mut self, _: &str) -> Result<(), TargetError> {
-        *self.lock() = Rows::default();
+    async fn start(&mut self, topic: &str) -> Result<(), TargetError> {
+        *self.lock() = Rows {
+            topic: topic.to_owned(),
+            ..Rows::default()
+        };
         Ok(())
     }
 
@@ -234,6 +242,7 @@ impl Connector for StoreConnector {
 /// A record on its way.
 #[derive(Debug)]
 struct Row {
+    topic: String,
     partition: i32,
     offset: i64,
     key: String,
@@ -245,6 +254,7 @@ impl Row {
     fn of(record: &SinkRecord<'_>) -> Option<Self> {
         let value = std::str::from_utf8(record.value?).ok()?;
         Some(Self {
+            topic: record.topic.to_string(),
             partition: record.partition,
             offset: record.offset,
             key: String::from_utf8_lossy(record.key?).into_owned(),

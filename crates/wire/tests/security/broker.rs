@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::net::TcpListener;
 
-use sharegroup_launcher::{Kafka, KafkaBuilder};
+use sharegroup_launcher::{Kafka, KafkaBuilder, LaunchError};
 
 use super::{Authority, Folder, Pair};
 
@@ -138,12 +138,20 @@ impl Broker {
     }
 
     /// With more settings.
-    pub(crate) fn start_with(change: impl FnOnce(KafkaBuilder) -> KafkaBuilder) -> Option<Self> {
+    pub(crate) fn start_with(change: impl Fn(KafkaBuilder) -> KafkaBuilder) -> Option<Self> {
         let (folder, authority) = (Folder::new(), Authority::new("test-ca"));
-        let [controller, ports @ ..] = free_ports::<8>();
-        let builder = with_listeners(Kafka::builder(), ports, controller);
-        let builder = with_certificates(builder, &folder, &authority);
-        let kafka = change(with_sasl(builder)).start_or_skip().unwrap()?;
+        let mut tries = 3;
+        let (kafka, ports) = loop {
+            let [controller, ports @ ..] = free_ports::<8>();
+            let builder = with_listeners(Kafka::builder(), ports, controller);
+            let builder = with_certificates(builder, &folder, &authority);
+            tries -= 1;
+            match change(with_sasl(builder)).start_or_skip() {
+                // Somebody else may have taken one of the ports meanwhile.
+                Err(LaunchError::Exited { .. } | LaunchError::PortTaken { .. }) if tries > 0 => {}
+                started => break (started.unwrap()?, ports),
+            }
+        };
         let [
             plaintext,
             ssl,
