@@ -306,16 +306,19 @@ fn describe_teaches_the_keys() {
     sharegroup(&["describe", "connector", "FileStreamSink"])
         .ends(0)
         .says(&[
-            "file (must be set)\n",
-            "format=value\n",
+            "file (must be set)  [",
+            "format=value  [",
             "one of value, jsonl\n",
-            "share.hold.max.ms=300000\n",
-            "consumer.override.max.poll.records=500\n",
-            "errors.tolerance=none\n",
+            "share.hold.max.ms=300000  [",
+            "consumer.override.max.poll.records=500  [",
+            "errors.tolerance=none  [",
         ]);
     sharegroup(&["describe", "worker", "override.policy"])
         .ends(0)
-        .says(&["connector.client.config.override.policy=All\n", "Principal"]);
+        .says(&[
+            "connector.client.config.override.policy=All  [",
+            "Principal",
+        ]);
     let json = sharegroup(&["describe", "connector", "file", "--json"]);
     json.ends(0).says(&[
         "\"name\": \"tasks.max\"",
