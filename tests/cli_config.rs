@@ -306,16 +306,19 @@ fn describe_teaches_the_keys() {
     sharegroup(&["describe", "connector", "FileStreamSink"])
         .ends(0)
         .says(&[
-            "file (must be set)\n",
-            "format=value\n",
+            "file (must be set)  [",
+            "format=value  [",
             "one of value, jsonl\n",
-            "share.hold.max.ms=300000\n",
-            "consumer.override.max.poll.records=500\n",
-            "errors.tolerance=none\n",
+            "share.hold.max.ms=300000  [",
+            "consumer.override.max.poll.records=500  [",
+            "errors.tolerance=none  [",
         ]);
     sharegroup(&["describe", "worker", "override.policy"])
         .ends(0)
-        .says(&["connector.client.config.override.policy=All\n", "Principal"]);
+        .says(&[
+            "connector.client.config.override.policy=All  [",
+            "Principal",
+        ]);
     let json = sharegroup(&["describe", "connector", "file", "--json"]);
     json.ends(0).says(&[
         "\"name\": \"tasks.max\"",
@@ -333,4 +336,80 @@ fn describe_teaches_the_keys() {
     for command in [&["validate", "--help"][..], &["describe", "--help"]] {
         sharegroup(command).ends(0).says(&["Examples:"]);
     }
+}
+
+#[test]
+fn list_names_what_a_configuration_can_hold() {
+    sharegroup(&["list"]).ends(0).says(&[
+        "  postgres   writes rows into tables of PostgreSQL (JdbcSinkConnector)\n",
+        "  json       JSON",
+        "  env        variables of the environment",
+    ]);
+    sharegroup(&["list", "--json"]).ends(0).says(&[
+        "\"name\": \"http\"",
+        "\"config_providers\"",
+        "io.debezium.connector.jdbc.JdbcSinkConnector",
+    ]);
+}
+
+#[test]
+fn describe_sink_has_purpose_classes_types_and_other_names() {
+    sharegroup(&["describe", "sink", "JdbcSink"])
+        .ends(0)
+        .says(&[
+            "connector.class=postgres: writes rows into tables of PostgreSQL\n",
+            "io.confluent.connect.jdbc.JdbcSinkConnector",
+            "  connection.url (must be set)  [password]\n",
+            "  pk.mode=kafka  [string]\n",
+            "      also primary.key.mode\n",
+        ]);
+    let json = sharegroup(&["describe", "sink", "http", "--json"]);
+    json.ends(0)
+        .says(&["\"alias_of\": \"http.url\"", "\"purpose\""]);
+    sharegroup(&["describe", "sink", "postgress"])
+        .ends(2)
+        .errs(&["postgress is not a known sink; did you mean postgres?"]);
+}
+
+#[test]
+fn init_writes_files_that_pass_once_edited_and_overwrites_none() {
+    let folder = Folder::new("config-init");
+    let at = folder.join("");
+    let at = at.to_str().unwrap();
+    let init = [
+        "init",
+        "file",
+        "--dir",
+        at,
+        "--bootstrap-server",
+        "kafka:9092",
+    ];
+    sharegroup(&init)
+        .ends(0)
+        .says(&["Edit two lines", "  topics= ", "  file= "]);
+    let (worker, sink) = (
+        folder.join("worker.properties"),
+        folder.join("file.properties"),
+    );
+    validate(&[&worker, &sink])
+        .ends(2)
+        .errs(&["topics", "file"]);
+    let text = std::fs::read_to_string(&sink).unwrap();
+    let edited = text
+        .replace("\ntopics=\n", "\ntopics=orders\n")
+        .replace("\nfile=\n", &format!("\nfile={at}/out.txt\n"));
+    std::fs::write(&sink, &edited).unwrap();
+    validate(&[&worker, &sink])
+        .ends(0)
+        .says(&["file: sink file, topics orders", "Nothing is wrong.\n"]);
+    sharegroup(&init)
+        .ends(2)
+        .errs(&["file.properties is there already, and nothing is overwritten"]);
+    assert_eq!(std::fs::read_to_string(&sink).unwrap(), edited);
+    sharegroup(&["init", "console", "--dir", at])
+        .ends(0)
+        .says(&[
+            "worker.properties was there and stays as it is",
+            "Edit one line",
+        ]);
 }

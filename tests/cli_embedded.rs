@@ -461,3 +461,65 @@ fn an_embedded_broker_is_only_where_and_how_it_can_be() {
         assert!(error.contains(says), "{arguments:?}: {error}");
     }
 }
+
+#[test]
+fn validate_connect_looks_at_cluster_and_target_and_changes_nothing() {
+    let mut broker = Program::start(&["broker", "--port", "0", "--topic", "orders:4"]);
+    let servers = broker.servers();
+    let folder = Folder::new("validate-connect");
+    let worker = folder.write(
+        "worker.properties",
+        &format!("bootstrap.servers={servers}\n"),
+    );
+    let file = folder.join("out.txt");
+    let sink = |topics: &str| {
+        let text = format!(
+            "name=out\nconnector.class=file\ntopics={topics}\nfile={}\nconsumer.override.group.protocol=share\n\
+             errors.tolerance=all\nerrors.deadletterqueue.topic.name=dead\n",
+            file.display()
+        );
+        folder.write("sink.properties", &text)
+    };
+    let look = |sink: &std::path::Path| {
+        let arguments = ["validate", "--connect", "--connect-timeout", "5s"];
+        let output = Command::new(binary())
+            .args(arguments)
+            .args([&worker, sink])
+            .output()
+            .unwrap();
+        (
+            output.status.code(),
+            text(&output.stdout),
+            text(&output.stderr),
+        )
+    };
+    let (code, out, err) = look(&sink("orders"));
+    assert_eq!(code, Some(0), "{out}{err}");
+    for line in [
+        format!("  Kafka at {servers} answers and has share groups\n"),
+        "  topic orders has 4 partitions\n".to_owned(),
+        "  dead-letter topic dead isn't there yet; it is created at the first start\n".to_owned(),
+        format!(
+            "  file {} isn't there yet and can be made\n",
+            file.display()
+        ),
+    ] {
+        assert!(out.contains(&line), "{line}{out}");
+    }
+    assert!(out.ends_with("Nothing is wrong.\n"), "{out}");
+    assert!(!file.exists());
+    let topics = done(&servers, &["topics", "list"], "");
+    assert!(!topics.contains("dead"), "{topics}");
+    let (code, out, err) = look(&sink("orders,others"));
+    assert_eq!(code, Some(0), "{out}{err}");
+    assert!(
+        err.contains("sink.properties:3: topics=orders,others: there is no topic others yet"),
+        "{err}"
+    );
+    assert!(out.ends_with("No errors, 1 warning.\n"), "{out}");
+    broker.end("-KILL");
+    let (code, _, err) = look(&sink("orders"));
+    assert_eq!(code, Some(1), "{err}");
+    let place = format!("worker.properties:1: bootstrap.servers={servers}: ");
+    assert!(err.contains(&place), "{err}");
+}

@@ -129,7 +129,7 @@ impl<'a> Starter<'a> {
         text.push_str(RARELY);
         comment(
             &mut text,
-            "Records that the sink refuses go to a topic, and the task goes on; left out, it fails and holds on to nothing.",
+            "Records that the sink refuses go to a topic and the task goes on. Left out, it fails at the first of them.",
         );
         commented_out(&mut text, "errors.tolerance", "all");
         let dead = format!("{name}-dead");

@@ -271,7 +271,7 @@ const CREATE: &str = "auto.create";
 const KEY_MODE: &str = "pk.mode";
 const KEY_FIELDS: &str = "pk.fields";
 
-const SERVER: &str = "SELECT pg_catalog.current_setting('server_version'), pg_catalog.current_database()::text, \
+const SERVER: &str = "SELECT pg_catalog.split_part(pg_catalog.current_setting('server_version'), ' ', 1), pg_catalog.current_database()::text, \
     current_user::text, pg_catalog.pg_is_in_recovery()";
 
 /// The schema of that name, or that where tables are made, and whether this user may.

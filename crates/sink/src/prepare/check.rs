@@ -110,7 +110,7 @@ async fn check_group(
         }
         Ok(Some(_)) => checked.note(format!("share group {group_id} is there and may be joined")),
         Ok(None) => checked.note(format!(
-            "share group {group_id} is new; whether it may be joined shows at the first start"
+            "whether the share group {group_id} may be joined shows at the start"
         )),
         Err(error) => checked.problem(of_group(connector, &error)),
     }

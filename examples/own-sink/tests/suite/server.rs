@@ -85,6 +85,8 @@ async fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
     let mut is_in = false;
     loop {
+        // Commands that come together are one write to the target.
+        let is_first = stream.buffer().is_empty();
         let parts = read_command(&mut stream).await?;
         let parts: Vec<_> = parts.iter().map(Vec::as_slice).collect();
         let answer = match parts.as_slice() {
@@ -94,7 +96,7 @@ async fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
             }
             [b"AUTH", _] => "-WRONGPASS invalid password",
             _ if !is_in => "-NOAUTH Authentication required.",
-            [b"SET", key, value] => shared.set(key, value).await,
+            [b"SET", key, value] => shared.set(key, value, is_first).await,
             _ => "-ERR unknown command",
         };
         let answer = format!("{answer}\r\n");
@@ -107,12 +109,12 @@ impl Shared {
         *self.trouble.borrow()
     }
 
-    async fn set(&self, key: &[u8], value: &[u8]) -> &'static str {
+    async fn set(&self, key: &[u8], value: &[u8], is_first: bool) -> &'static str {
         match self.trouble() {
             Some(Trouble::Full) => {
                 return "-OOM command not allowed when used memory > 'maxmemory'.";
             }
-            Some(Trouble::Slow) => self.wait().await,
+            Some(Trouble::Slow) if is_first => self.wait().await,
             _ => {}
         }
         let mut rows = self.rows.lock().unwrap();
