@@ -1,6 +1,7 @@
 //! The sink against a real PostgreSQL.
 
 mod failures;
+mod histories;
 mod modes;
 mod security;
 mod types;
