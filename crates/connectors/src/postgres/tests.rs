@@ -2,6 +2,7 @@
 
 mod check;
 mod failures;
+mod histories;
 mod modes;
 mod security;
 mod types;

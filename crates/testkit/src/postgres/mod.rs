@@ -158,6 +158,28 @@ impl Postgres {
         if let Some(pid) = self.pid() {
             signal(pid, "QUIT")?;
         }
+        self.wait()
+    }
+
+    /// Ends all of the server's processes with SIGKILL: none of them gets to do anything more.
+    ///
+    /// # Errors
+    /// A signal can't be sent, or `/proc` isn't there.
+    pub fn kill_hard(&mut self) -> io::Result<()> {
+        if let Some(pid) = self.pid() {
+            // It must not start others meanwhile.
+            signal(pid, "STOP")?;
+            for child in children(pid)? {
+                // It may have ended.
+                drop(signal(child, "KILL"));
+            }
+            signal(pid, "KILL")?;
+        }
+        self.wait()
+    }
+
+    /// Waits for the end of a server that was told to end.
+    fn wait(&mut self) -> io::Result<()> {
         if let Some(mut guard) = self.guard.take() {
             // To close it is to abandon the server, with its folder.
             let held = guard.stdin.take();
@@ -254,6 +276,29 @@ fn free_port() -> io::Result<u16> {
         .ok_or_else(|| io::Error::other("no free port"))
 }
 
+/// Processes that a process has started.
+fn children(parent: u32) -> io::Result<Vec<u32>> {
+    let mut children = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let entry = entry?;
+        let pid: Option<u32> = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
+        let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else {
+            continue;
+        };
+        // proc(5): behind the name, which may hold spaces, stand the state and the parent.
+        let parent_of = stat
+            .rsplit_once(')')
+            .and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
+        if parent_of == Some(parent) {
+            children.extend(pid);
+        }
+    }
+    Ok(children)
+}
+
 fn signal(pid: u32, name: &str) -> io::Result<()> {
     let kill = format!("kill -s {name} {pid}");
     let output = Command::new("sh").args(["-c", &kill]).output()?;
@@ -301,6 +346,8 @@ mod tests {
         server.kill().unwrap();
         server.restart().unwrap();
         assert_ne!(server.pid(), Some(first));
+        server.kill_hard().unwrap();
+        server.restart().unwrap();
         let folder = server.folder().to_owned();
         drop(server);
         assert!(!folder.exists());

@@ -134,12 +134,15 @@ async fn a_lock_is_not_waited_for_longer_than_configured() {
 }
 
 /// As the runtime does it.
-async fn put_until_written(task: &mut PostgresTask, json: Json) {
+pub(super) async fn put_until_written(task: &mut PostgresTask, json: Json) {
     let batch = json.batch();
     for _ in 0..100 {
-        match put(task, batch.clone()).await.0 {
-            Ok(()) => return,
-            Err(error) => assert!(error.is_retriable(), "{error}"),
+        match put(task, batch.clone()).await {
+            (Ok(()), outcomes) => {
+                assert!(!letters(&outcomes).contains(['r', '-']), "{outcomes:?}");
+                return;
+            }
+            (Err(error), _) => assert!(error.is_retriable(), "{error}"),
         }
     }
     panic!("never written");
