@@ -34,8 +34,7 @@ pub(super) struct HttpConfig {
 pub(super) struct RequestConfig {
     pub(super) method: Template,
     pub(super) origin: Origin,
-    /// Path and query.
-    pub(super) path: Template,
+    pub(super) path: Path,
     pub(super) headers: Vec<HeaderTemplate>,
     pub(super) content_type: Option<HeaderValue>,
     pub(super) body: Option<Template>,
@@ -44,6 +43,16 @@ pub(super) struct RequestConfig {
     pub(super) idempotency: Option<HeaderName>,
     pub(super) compression: Compression,
     pub(super) batch: BatchConfig,
+}
+
+/// Path and query of a URL. Either may hold a token, so that it is never shown.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct Path(pub(super) Template);
+
+impl fmt::Debug for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Path").finish_non_exhaustive()
+    }
 }
 
 /// A header with places for parts of a record.
@@ -303,7 +312,17 @@ impl<'a> Keys<'a> {
 
     fn wrong(&mut self, key: &'static str, message: impl Into<String>) {
         let name = self.set_as(key).unwrap_or(key);
-        self.problems.push(self.config.problem(name, message));
+        self.problem(name, message);
+    }
+
+    fn problem(&mut self, name: &str, message: impl Into<String>) {
+        let problem = self.config.problem(name, message);
+        // Path and query of a URL may be secret.
+        let problem = match name.ends_with("url") {
+            true => problem.without_value(),
+            false => problem,
+        };
+        self.problems.push(problem);
     }
 
     /// What can't be read is a problem, and nothing.
@@ -325,7 +344,7 @@ impl<'a> Keys<'a> {
                 && let Some(first) = first.filter(|first| first != alias)
             {
                 let message = format!("is another name of {first}, which is set too");
-                self.problems.push(self.config.problem(alias, message));
+                self.problem(alias, message);
             }
         }
     }
@@ -334,7 +353,7 @@ impl<'a> Keys<'a> {
     fn url(&mut self) -> ((Origin, Template), Option<(String, Secret)>) {
         let Some(url) = self.text("http.url") else {
             let message = "must be set: where requests go";
-            self.problems.push(self.config.problem("http.url", message));
+            self.problem("http.url", message);
             return Default::default();
         };
         let read = parse_url(url);
@@ -362,7 +381,7 @@ impl<'a> Keys<'a> {
         RequestConfig {
             method,
             origin,
-            path,
+            path: Path(path),
             headers: self.headers(),
             content_type,
             body: self.template("http.body"),

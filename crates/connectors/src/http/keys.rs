@@ -121,8 +121,8 @@ const WRITTEN: KeyDef = KeyDef::optional(
 const LATER: KeyDef = KeyDef::optional(
     "http.status.later",
     ValueKind::List,
-    "408,425,429,500-599",
-    "statuses that mean try again later; what is in no list means that too (also retry.on.status.codes)",
+    "401,403,407,408,425,429,500-599",
+    "statuses that mean try again later, those of wrong credentials among them, which no record is to blame for; what is in no list means that too (also retry.on.status.codes)",
 );
 const REFUSED: KeyDef = KeyDef::optional(
     "http.status.refused",

@@ -15,8 +15,10 @@
 //! record. A record without such a field is refused, and the reason names the field. Without `http.body` the body is
 //! the value as its converter gives it.
 //!
-//! **What answers mean.** 2xx: written. 408, 425, 429 and 5xx: later, and not before `Retry-After` has passed. Other
-//! 4xx: refused, so that `errors.tolerance` decides. Everything else, and no answer at all: later. A request that
+//! **What answers mean.** 2xx: written. 408, 425, 429 and 5xx: later, and not before `Retry-After` has passed. 401, 403
+//! and 407: later as well, since no record is to blame for wrong credentials, and none is given up for them; where only
+//! some records are forbidden, while others are written, those are given up after `share.hold.max.ms`. Other 4xx:
+//! refused, so that `errors.tolerance` decides. Everything else, and no answer at all: later. A request that
 //! was sent and not answered may have been done: it is repeated with the same `Idempotency-Key`,
 //! `topic-partition-offset` of the record. The lists of statuses can be set.
 //!
@@ -30,7 +32,7 @@
 //! takes over (`share.breaker.failures`).
 //!
 //! **Secrets** (tokens, passwords, `http.headers.secret`, a URL with a user) are in no message; of URLs messages have the
-//! server alone. Redirects (307, 308) are followed, but not to another server with credentials, nor from https to http.
+//! server alone, since path and query may be secret, and what an answer repeats of them is hidden. Redirects (307, 308) are followed, but not to another server with credentials, nor from https to http.
 //!
 //! Each key, with the names that other HTTP sinks have for it: `sharegroup describe sink http`.
 

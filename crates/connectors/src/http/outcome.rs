@@ -244,7 +244,7 @@ mod tests {
     fn config() -> AnswerConfig {
         AnswerConfig {
             written: Statuses::parse("200-299").unwrap(),
-            later: Statuses::parse("408,425,429,500-599").unwrap(),
+            later: Statuses::parse("401,403,407,408,425,429,500-599").unwrap(),
             refused: Statuses::parse("400-499").unwrap(),
             items: Some(ItemsConfig {
                 items: "/items".to_owned(),
@@ -272,7 +272,10 @@ mod tests {
             (204, Verdict::Written),
             (302, Verdict::Later),
             (400, Verdict::Refused),
+            (401, Verdict::Later),
+            (403, Verdict::Later),
             (404, Verdict::Refused),
+            (407, Verdict::Later),
             (408, Verdict::Later),
             (425, Verdict::Later),
             (429, Verdict::Later),

@@ -1,6 +1,7 @@
 //! Records become requests: one each, or several that go to the same place together.
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use bytes::Bytes;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
@@ -23,19 +24,38 @@ pub(super) struct Call {
 }
 
 /// Where a request goes, and with what. Records share a request if this is the same.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 struct Head {
     method: Method,
     uri: Uri,
     headers: HeaderMap,
 }
 
+/// Leaves out path and query, which may be secret.
+impl fmt::Debug for Head {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Head")
+            .field("method", &self.method)
+            .field("authority", &self.uri.authority())
+            .finish_non_exhaustive()
+    }
+}
+
 /// A record in a request.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Item {
     pub(super) offset: i64,
     pub(super) key: Option<Bytes>,
     bytes: Bytes,
+}
+
+/// Leaves out key and value.
+impl fmt::Debug for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Item")
+            .field("offset", &self.offset)
+            .finish_non_exhaustive()
+    }
 }
 
 /// How the body is made of items.
@@ -328,7 +348,7 @@ impl<'a, I: Iterator<Item = SinkRecord<'a>>> Calls<'a, I> {
     }
 
     fn uri(&self, source: &Source<'_>) -> Result<Uri, String> {
-        let rest = rendered(&self.config.path, source, Escape::Url)?;
+        let rest = rendered(&self.config.path.0, source, Escape::Url)?;
         let rest = String::from_utf8_lossy(&rest);
         let path = rest.split('?').next().unwrap_or_default();
         if path.split('/').any(|segment| matches!(segment, "." | "..")) {

@@ -159,7 +159,7 @@ impl Service {
         if let Some(value) = authorization {
             sent.headers_mut().insert(AUTHORIZATION, value.clone());
         }
-        let secrets = self.secrets(sent.headers());
+        let secrets = self.secrets(sent.headers(), sent.uri());
         let is_plain = request.uri().scheme_str() == Some("http");
         if let Some(value) = self.proxy_credentials.as_ref().filter(|_| is_plain) {
             sent.headers_mut()
@@ -205,7 +205,7 @@ impl Service {
     }
 
     /// What an answer to a request with these headers must not be shown with.
-    fn secrets(&self, headers: &HeaderMap) -> Vec<String> {
+    fn secrets(&self, headers: &HeaderMap, uri: &Uri) -> Vec<String> {
         let values = headers.values().filter(|value| value.is_sensitive());
         let texts = values.filter_map(|value| {
             let text = value.to_str().ok()?;
@@ -216,9 +216,28 @@ impl Service {
             AuthConfig::Basic { password, .. } => Some(password.expose()),
             _ => None,
         };
-        let secrets = texts.chain(password).map(str::to_owned);
-        secrets.filter(|secret| !secret.is_empty()).collect()
+        let texts = texts.chain(password).chain(url_secrets(uri));
+        let secrets = texts.filter(|secret| !secret.is_empty());
+        let mut secrets: Vec<_> = secrets.map(str::to_owned).collect();
+        // One that is a part of another would leave the rest of that.
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        secrets
     }
+}
+
+/// What may be secret of a URL, as a whole and in parts: what looks like a token may be in its path, too.
+fn url_secrets(uri: &Uri) -> impl Iterator<Item = &str> {
+    let whole = uri.path_and_query().map(|path| path.as_str());
+    let query = uri.query().unwrap_or_default();
+    let values = query.split('&').map(|part| {
+        let (_, value) = part.split_once('=').unwrap_or(("", part));
+        value
+    });
+    let values = values.filter(|value| value.len() >= QUERY_SECRET_MIN);
+    let segments = uri.path().split('/');
+    let segments = segments.filter(|segment| segment.len() >= PATH_SECRET_MIN);
+    let whole = whole.filter(|path| path.len() >= QUERY_SECRET_MIN);
+    whole.into_iter().chain(values).chain(segments)
 }
 
 /// An error with its causes.
@@ -235,6 +254,10 @@ fn chain(error: &dyn Error) -> String {
     text
 }
 
+/// Bytes of what is hidden of a query, at least: a page's number is no secret.
+const QUERY_SECRET_MIN: usize = 4;
+/// Bytes of a part of a path that is hidden, at least: a longer one may be a token.
+const PATH_SECRET_MIN: usize = 16;
 /// A connection that nobody uses is closed after this.
 const IDLE_MAX: std::time::Duration = std::time::Duration::from_secs(30);
 /// How often a connection of HTTP/2 with requests on it is asked whether it lives.

@@ -7,8 +7,13 @@
 
 #[cfg(feature = "file")]
 mod file;
+#[cfg(feature = "http")]
+mod http;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "http")]
+#[path = "../web/mod.rs"]
+mod web;
 
 use std::time::Duration;
 
@@ -36,4 +41,11 @@ fn suite_on<T: Target>(kafka: &Kafka, target: T) -> SinkSuite<T> {
     SinkSuite::new(target)
         .on(kafka.bootstrap_servers())
         .patience(Duration::from_secs(120))
+}
+
+/// The server that the suite starts as a process of its own.
+#[cfg(feature = "http")]
+#[test]
+fn web_server_process() {
+    web::serve_where_told();
 }

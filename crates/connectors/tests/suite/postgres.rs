@@ -178,6 +178,7 @@ impl Target for Tables {
                 let full = "RAISE 'could not extend file: no space left' USING ERRCODE = '53100'";
                 self.before_writing(full).await?;
             }
+            Trouble::Silent => self.server(|server| server.pause())?,
             _ => return Err(TargetError::cant_play("a trouble that isn't known here")),
         }
         self.trouble = Some(trouble);
@@ -187,6 +188,7 @@ impl Target for Tables {
     async fn mend(&mut self) -> Result<(), TargetError> {
         match self.trouble.take() {
             Some(Trouble::Down) => self.server(Postgres::restart),
+            Some(Trouble::Silent) => self.server(|server| server.resume()),
             Some(Trouble::Refusing) => {
                 self.run(&format!("ALTER ROLE {USER} CONNECTION LIMIT -1"))
                     .await

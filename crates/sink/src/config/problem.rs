@@ -110,23 +110,42 @@ impl fmt::Display for ConfigProblem {
     }
 }
 
-/// The text with `[hidden]` for each `user:password` before an `@`, in URLs and in addresses.
+/// The text with `[hidden]` for each `user:password` before an `@`, in URLs and in addresses, and for the query of each URL,
+/// where passwords and tokens stand as well.
 #[must_use]
 pub fn without_passwords(text: &str) -> Cow<'_, str> {
-    if !text.contains('@') {
+    if !text.contains('@') && !text.contains("://") {
         return Cow::Borrowed(text);
     }
-    let ends_word = |c: char| c.is_whitespace() || matches!(c, ',' | ';' | '"' | '\'' | '`');
     let words = text.split_inclusive(ends_word).map(|word| {
         let start = word.find("://").map_or(0, |at| at + "://".len());
         match word[start..].rsplit_once('@') {
             Some((user, host)) if user.contains(':') => {
-                Cow::Owned(format!("{}{HIDDEN}@{host}", &word[..start]))
+                let before = &word[..start];
+                Cow::Owned(format!(
+                    "{before}{HIDDEN}@{}",
+                    without_query(host, start > 0)
+                ))
             }
-            _ => Cow::Borrowed(word),
+            _ => without_query(word, start > 0),
         }
     });
     Cow::Owned(words.collect())
+}
+
+fn ends_word(c: char) -> bool {
+    c.is_whitespace() || matches!(c, ',' | ';' | '"' | '\'' | '`')
+}
+
+/// A word without its query, if it is a URL, and with the character that ends it.
+fn without_query(word: &str, is_url: bool) -> Cow<'_, str> {
+    match word.split_once('?') {
+        Some((before, query)) if is_url && !query.trim_end().is_empty() => {
+            let end = query.trim_start_matches(|c| !ends_word(c));
+            Cow::Owned(format!("{before}?{HIDDEN}{end}"))
+        }
+        _ => Cow::Borrowed(word),
+    }
 }
 
 /// A value in one line: certificates in PEM have many.
@@ -176,6 +195,20 @@ mod tests {
             ("amqp://me:s@e=cret@h", "amqp://[hidden]@h"),
             ("\"https://u:p@h\" is odd", "\"https://[hidden]@h\" is odd"),
             ("`u:p@h` is odd", "`[hidden]@h` is odd"),
+            (
+                "http://h/x?token=s3cret is odd",
+                "http://h/x?[hidden] is odd",
+            ),
+            (
+                "\"http://me:p@h?t=s3cret\"",
+                "\"http://[hidden]@h?[hidden]\"",
+            ),
+            (
+                "jdbc:postgresql://h/db?user=me&password=s3cret",
+                "jdbc:postgresql://h/db?[hidden]",
+            ),
+            ("http://h/x?", "http://h/x?"),
+            ("odd? or not", "odd? or not"),
             ("me@example.org", "me@example.org"),
             ("localhost:9092", "localhost:9092"),
         ] {

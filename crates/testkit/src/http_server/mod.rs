@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::net::TcpListener;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
@@ -152,7 +152,19 @@ pub struct HttpServer {
     address: SocketAddr,
     is_tls: bool,
     shared: Arc<Shared>,
+    doors: mpsc::Sender<Door>,
     accepting: JoinHandle<()>,
+}
+
+/// How a server is started, where that isn't as [`HttpServer::start`] does it.
+#[derive(Clone, Debug, Default)]
+pub struct HttpServerOptions {
+    /// Where it listens; 0 for any port that is free.
+    pub port: u16,
+    /// Its TLS. Which versions of HTTP may be agreed on stands in `alpn_protocols`.
+    pub tls: Option<Arc<ServerConfig>>,
+    /// Whether it forgets requests once they are answered, so that [`HttpServer::seen`] has none: for very many of them.
+    pub is_forgetful: bool,
 }
 
 impl fmt::Debug for HttpServer {
@@ -167,13 +179,22 @@ type Script = dyn Fn(&Seen) -> Reply + Send + Sync;
 
 struct Shared {
     script: Box<Script>,
+    is_forgetful: bool,
     log: Mutex<Log>,
     changed: Notify,
+}
+
+/// Whether new connections are taken; said back once that is so.
+struct Door {
+    is_open: bool,
+    done: oneshot::Sender<()>,
 }
 
 #[derive(Default)]
 struct Log {
     seen: Vec<Seen>,
+    /// Requests so far.
+    requests: usize,
     connections: usize,
     /// Requests that are being answered, and the most there were of them.
     at_work: usize,
@@ -189,7 +210,7 @@ impl HttpServer {
     /// # Cancel safety
     /// Safe: nothing is started.
     pub async fn start(script: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
-        Self::start_with(script, None).await
+        Self::start_with(HttpServerOptions::default(), script).await
     }
 
     /// The same with TLS. Which versions of HTTP may be agreed on stands in `config.alpn_protocols`.
@@ -203,27 +224,56 @@ impl HttpServer {
         config: ServerConfig,
         script: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
     ) -> Self {
-        Self::start_with(script, Some(TlsAcceptor::from(Arc::new(config)))).await
+        let options = HttpServerOptions {
+            tls: Some(Arc::new(config)),
+            ..HttpServerOptions::default()
+        };
+        Self::start_with(options, script).await
     }
 
-    async fn start_with(
+    /// The same as these options say.
+    ///
+    /// # Panics
+    /// As [`HttpServer::start`].
+    ///
+    /// # Cancel safety
+    /// Safe: nothing is started.
+    pub async fn start_with(
+        options: HttpServerOptions,
         script: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
-        tls: Option<TlsAcceptor>,
     ) -> Self {
-        let (listener, address) = listen().await;
+        let (listener, address) = listen(options.port).await;
         let shared = Arc::new(Shared {
             script: Box::new(script),
+            is_forgetful: options.is_forgetful,
             log: Mutex::default(),
             changed: Notify::new(),
         });
-        let is_tls = tls.is_some();
-        let accepting = tokio::spawn(serve::accept(listener, tls, Arc::clone(&shared)));
+        let is_tls = options.tls.is_some();
+        let tls = options.tls.map(TlsAcceptor::from);
+        let (doors, opened) = mpsc::channel(1);
+        let accepting = serve::accept(listener, opened, tls, Arc::clone(&shared));
         Self {
             address,
             is_tls,
             shared,
-            accepting,
+            doors,
+            accepting: tokio::spawn(accepting),
         }
+    }
+
+    /// From now on new connections are refused, or taken again; those that are there go on.
+    ///
+    /// # Panics
+    /// Somebody else has taken the port meanwhile.
+    ///
+    /// # Cancel safety
+    /// It may happen all the same.
+    pub async fn open_door(&self, is_open: bool) {
+        let (done, is_done) = oneshot::channel();
+        let sent = self.doors.send(Door { is_open, done }).await;
+        let is_done = sent.is_ok() && is_done.await.is_ok();
+        assert!(is_done, "the server is gone, or its port");
     }
 
     /// Where it listens.
@@ -269,7 +319,7 @@ impl HttpServer {
         loop {
             let mut changed = std::pin::pin!(self.shared.changed.notified());
             changed.as_mut().enable();
-            if self.shared.log().seen.len() >= requests {
+            if self.shared.log().requests >= requests {
                 return;
             }
             changed.await;
@@ -290,8 +340,8 @@ impl Shared {
     }
 }
 
-async fn listen() -> (TcpListener, SocketAddr) {
-    let bound = TcpListener::bind(("127.0.0.1", 0)).await;
+async fn listen(port: u16) -> (TcpListener, SocketAddr) {
+    let bound = TcpListener::bind(("127.0.0.1", port)).await;
     let bound = bound.and_then(|listener| {
         let address = listener.local_addr()?;
         Ok((listener, address))

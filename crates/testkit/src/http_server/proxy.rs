@@ -25,7 +25,7 @@ impl Proxy {
     /// # Cancel safety
     /// Safe: nothing is started.
     pub async fn start(target: SocketAddr, credentials: Option<&str>) -> Self {
-        let (listener, address) = super::listen().await;
+        let (listener, address) = super::listen(0).await;
         let heads = Arc::new(Mutex::default());
         let credentials = credentials.map(str::to_owned);
         let site = Site {

@@ -13,33 +13,64 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use super::{Fault, Reply, Seen, Shared};
+use super::{Door, Fault, Reply, Seen, Shared};
 
-/// Accepts connections, for ever; they end with it.
-pub(super) async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, shared: Arc<Shared>) {
+/// Accepts connections while its door is open, for ever; they end with it.
+pub(super) async fn accept(
+    listener: TcpListener,
+    mut doors: mpsc::Receiver<Door>,
+    tls: Option<TlsAcceptor>,
+    shared: Arc<Shared>,
+) {
+    let Ok(address) = listener.local_addr() else {
+        return;
+    };
+    let mut listener = Some(listener);
     let mut connections = JoinSet::new();
-    while let Ok((stream, _)) = listener.accept().await {
-        while connections.try_join_next().is_some() {}
-        let number = {
-            let mut log = shared.log();
-            log.connections += 1;
-            log.connections - 1
-        };
-        let (tls, shared) = (tls.clone(), Arc::clone(&shared));
-        connections.spawn(async move {
-            match tls {
-                None => serve(stream, number, shared).await,
-                Some(tls) => {
-                    if let Ok(stream) = tls.accept(stream).await {
-                        serve(stream, number, shared).await;
-                    }
-                }
+    loop {
+        let accepted = async {
+            match &listener {
+                Some(listener) => listener.accept().await,
+                None => std::future::pending().await,
             }
-        });
+        };
+        tokio::select! {
+            Some(Door { is_open, done }) = doors.recv() => {
+                // Closed first: to open it twice is no harm.
+                drop(listener.take());
+                if is_open {
+                    listener = Some(super::listen(address.port()).await.0);
+                }
+                let _whoever_asked_may_have_gone = done.send(());
+            }
+            Ok((stream, _)) = accepted => {
+                while connections.try_join_next().is_some() {}
+                let (tls, shared) = (tls.clone(), Arc::clone(&shared));
+                connections.spawn(connection(stream, tls, shared));
+            }
+            else => return,
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, shared: Arc<Shared>) {
+    let number = {
+        let mut log = shared.log();
+        log.connections += 1;
+        log.connections - 1
+    };
+    match tls {
+        None => serve(stream, number, shared).await,
+        Some(tls) => {
+            if let Ok(stream) = tls.accept(stream).await {
+                serve(stream, number, shared).await;
+            }
+        }
     }
 }
 
@@ -70,7 +101,7 @@ async fn answer(
     let (seen, _at_work) = {
         let mut log = shared.log();
         let seen = Seen {
-            number: log.seen.len(),
+            number: log.requests,
             connection,
             method: head.method.to_string(),
             target: head.uri.to_string(),
@@ -78,7 +109,10 @@ async fn answer(
             headers: headers.collect(),
             body,
         };
-        log.seen.push(seen.clone());
+        log.requests += 1;
+        if !shared.is_forgetful {
+            log.seen.push(seen.clone());
+        }
         log.at_work += 1;
         log.at_work_max = log.at_work_max.max(log.at_work);
         (seen, AtWork(shared))

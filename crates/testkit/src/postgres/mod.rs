@@ -178,6 +178,32 @@ impl Postgres {
         self.wait()
     }
 
+    /// Stops all of the server's processes where they are: it takes connections and bytes, and says nothing.
+    ///
+    /// # Errors
+    /// A signal can't be sent, or `/proc` isn't there.
+    pub fn pause(&self) -> io::Result<()> {
+        let Some(pid) = self.pid() else { return Ok(()) };
+        // First the one that starts others.
+        signal(pid, "STOP")?;
+        for child in children(pid)? {
+            drop(signal(child, "STOP"));
+        }
+        Ok(())
+    }
+
+    /// Ends [`Postgres::pause`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn resume(&self) -> io::Result<()> {
+        let Some(pid) = self.pid() else { return Ok(()) };
+        for child in children(pid)? {
+            drop(signal(child, "CONT"));
+        }
+        signal(pid, "CONT")
+    }
+
     /// Waits for the end of a server that was told to end.
     fn wait(&mut self) -> io::Result<()> {
         if let Some(mut guard) = self.guard.take() {
@@ -225,6 +251,7 @@ impl Drop for Postgres {
         if let Some(pid) = self.pid() {
             drop(signal(pid, "QUIT"));
         }
+        drop(self.resume());
         if let Some(mut guard) = self.guard.take() {
             drop(guard.stdin.take());
             drop(guard.wait());

@@ -44,7 +44,8 @@ async fn each_way_to_authenticate_sets_the_header() {
 async fn an_answer_that_echoes_secrets_brings_none_into_a_reason() {
     let server = HttpServer::start(|request| {
         let headers = request.headers.iter().map(|(_, value)| value.as_str());
-        let echo: Vec<_> = headers.chain(["hush1"]).collect();
+        let parts = [&request.target, "hush1", "hush4", "hush5-with-much-behind"];
+        let echo: Vec<_> = headers.chain(parts).collect();
         Reply::status(400).body(echo.join(" "))
     })
     .await;
@@ -54,7 +55,7 @@ async fn an_answer_that_echoes_secrets_brings_none_into_a_reason() {
         ("connection.password", "hush1"),
         ("http.headers.secret", "X-Key: hush2"),
     ];
-    let mut task = task_to(&server, "/hush3?token=hush4", &keys).await;
+    let mut task = task_to(&server, "/hush3/hush5-with-much-behind?token=hush4", &keys).await;
     let outcomes = put(&mut task, batch(&["x"])).await;
     let text = reason(&outcomes[0]);
     assert!(

@@ -93,12 +93,13 @@ fn the_names_of_other_http_sinks_are_known() {
         format!("{:?} {:?} {topic:?}", config.request, config.target)
     };
     assert_eq!(shown(&other), shown(&ours));
+    assert_eq!(other.request.path, ours.request.path);
 }
 
 #[test]
 fn secrets_are_in_no_text() {
     let keys = [
-        ("http.url", "http://me:hush1@h/${key}"),
+        ("http.url", "http://me:hush1@h/hush5/${key}?t=hush6"),
         ("http.headers.secret", "X-Api: hush2-${key}"),
         ("http.proxy.host", "p"),
         ("http.proxy.user", "u"),
@@ -115,6 +116,17 @@ fn secrets_are_in_no_text() {
         found.contains("contradicts") && !found.contains("hush"),
         "{found}"
     );
+    let url_key = |key: &'static str, url: &'static str| {
+        let found = problems(&[
+            ("http.url", "http://h/"),
+            ("auth.type", "oauth2"),
+            (key, url),
+        ]);
+        assert!(found.contains(key) && !found.contains("hush"), "{found}");
+    };
+    url_key("http.url", "ftp://h/hush1?t=hush2");
+    url_key("http.api.url", "http://h/hush1?t=hush2");
+    url_key("oauth2.token.url", "ftp://h/hush1?t=hush2");
 }
 
 #[test]

@@ -1,0 +1,231 @@
+//! How fast the sink `http` is, and what becomes of failures and of calls that hang, with a server that is a process of
+//! its own, on the embedded broker and on a real one. `cargo xtask prove http` runs it alone, as a release build.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+#[path = "../../consumer/tests/both/mod.rs"]
+mod both;
+#[path = "../../consumer/tests/group/mod.rs"]
+mod group;
+mod web;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use both::{Cluster, on_both};
+use group::set_group;
+use sharegroup_consumer::TopicPartition;
+use sharegroup_consumer::admin::{Admin, LogPosition};
+use sharegroup_consumer::client::ClientConfig;
+use sharegroup_consumer::producer::{Producer, ProducerConfig, ProducerRecord};
+use sharegroup_sink::config::{Properties, load_properties};
+use sharegroup_sink::worker::{TaskCounters, Worker, WorkerOptions};
+use tokio::time::{sleep, timeout};
+use web::{Counts, WebServer, kept};
+
+const S: Duration = Duration::from_secs(1);
+
+/// How many records a run has, and what is demanded of it.
+struct Demands {
+    records: usize,
+    /// Of 64 at a time, to one.
+    many_to_one: f64,
+    /// Of two workers, to one.
+    two_to_one: f64,
+}
+
+/// Beside other tests the machine isn't ours.
+fn demands() -> Demands {
+    match std::env::var_os("SHAREGROUP_HTTP") {
+        Some(_) => Demands {
+            records: 20_000,
+            many_to_one: 50.0,
+            two_to_one: 1.9,
+        },
+        None => Demands {
+            records: 2_000,
+            many_to_one: 20.0,
+            two_to_one: 1.2,
+        },
+    }
+}
+
+/// The server that the tests start as a process of its own.
+#[test]
+fn web_server_process() {
+    web::serve_where_told();
+}
+
+/// A topic of one partition, a group, a path of the server: all of one name.
+struct Run<'a> {
+    cluster: &'a Cluster,
+    admin: Admin,
+    name: String,
+    folder: PathBuf,
+    server: WebServer,
+}
+
+impl<'a> Run<'a> {
+    /// With so many records, produced in batches of at most so many bytes.
+    async fn prepare(
+        cluster: &'a Cluster,
+        name: &str,
+        lock_ms: &str,
+        records: usize,
+        batch_bytes: usize,
+    ) -> Self {
+        let client = ClientConfig::new(cluster.bootstrap_servers()).unwrap();
+        let admin = Admin::new(client.clone());
+        let settings = [
+            ("share.record.lock.duration.ms", lock_ms),
+            ("share.auto.offset.reset", "earliest"),
+        ];
+        set_group(&admin, name, &settings).await;
+        admin.create_topic(name, 1, -1, &[]).await.unwrap();
+        let config = ProducerConfig::new(client).batch_size(batch_bytes);
+        let producer = Producer::new(config);
+        for number in 0..records {
+            let record = ProducerRecord::new(name).value(format!("{number};"));
+            drop(producer.send(record).await.unwrap());
+        }
+        producer.close(60 * S).await.unwrap();
+        let servers = cluster.bootstrap_servers().replace(':', "-");
+        let folder = std::env::temp_dir().join(format!("http-figures-{name}-{servers}"));
+        std::fs::create_dir_all(&folder).unwrap();
+        Self {
+            cluster,
+            admin,
+            name: name.to_owned(),
+            server: WebServer::start(&folder, 0, None).unwrap(),
+            folder,
+        }
+    }
+
+    fn start(&self, settings: &[(&str, &str)]) -> Worker {
+        let mut worker = Properties::new("worker.properties");
+        worker.set("bootstrap.servers", self.cluster.bootstrap_servers());
+        worker.set("consumer.group.protocol", "share");
+        let mut sink = Properties::new("web.properties");
+        let url = self.server.url("/in");
+        for (key, value) in [
+            ("name", "web"),
+            ("connector.class", "http"),
+            ("topics", &self.name),
+            ("share.group.id", &self.name),
+            ("http.url", &url),
+            (
+                "value.converter",
+                "org.apache.kafka.connect.storage.StringConverter",
+            ),
+        ]
+        .iter()
+        .chain(settings)
+        {
+            sink.set(*key, *value);
+        }
+        let registry = sharegroup_connectors::registry();
+        let loaded = load_properties(worker, vec![sink], true, &registry).unwrap();
+        Worker::start(&loaded.worker, loaded.connectors, &WorkerOptions::default())
+    }
+
+    /// Has so many workers send everything; what the server counted, and what the workers did.
+    async fn send_all(
+        &mut self,
+        workers: usize,
+        settings: &[(&str, &str)],
+    ) -> (Counts, Vec<TaskCounters>) {
+        let workers: Vec<_> = (0..workers).map(|_| self.start(settings)).collect();
+        let settled = async {
+            loop {
+                let offsets = self
+                    .admin
+                    .share_group_offsets(&self.name, None)
+                    .await
+                    .unwrap();
+                if offsets.first().and_then(|partition| partition.lag) == Some(0) {
+                    return;
+                }
+                sleep(S / 20).await;
+            }
+        };
+        timeout(300 * S, settled).await.unwrap();
+        let mut totals = Vec::new();
+        for worker in workers {
+            worker.stop(10 * S).await;
+            totals.push(worker.status().totals());
+        }
+        (self.server.counts().unwrap(), totals)
+    }
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.folder));
+    }
+}
+
+/// Sends records at 50 ms a call; prints and returns the rate.
+async fn rate(
+    cluster: &Cluster,
+    name: &str,
+    records: usize,
+    workers: usize,
+    settings: &[(&str, &str)],
+) -> f64 {
+    let batch_bytes = 16 << 10;
+    rate_of_batches(cluster, name, records, workers, settings, batch_bytes).await
+}
+
+async fn rate_of_batches(
+    cluster: &Cluster,
+    name: &str,
+    records: usize,
+    workers: usize,
+    settings: &[(&str, &str)],
+    batch_bytes: usize,
+) -> f64 {
+    let mut run = Run::prepare(cluster, name, "30000", records, batch_bytes).await;
+    run.server.tell("delay 50").unwrap();
+    let (counts, totals) = run.send_all(workers, settings).await;
+    assert_eq!((counts.calls, counts.records), (records, records));
+    let written: u64 = totals.iter().map(|totals| totals.written).sum();
+    assert_eq!(written, records as u64);
+    println!(
+        "{name}: {:.1} calls/s in the middle, {:.1} from the first to the last; by worker {:?}",
+        counts.rate(),
+        counts.whole_rate(),
+        totals
+            .iter()
+            .map(|totals| totals.written)
+            .collect::<Vec<_>>()
+    );
+    counts.rate()
+}
+
+const ONE: &[(&str, &str)] = &[("http.concurrency.max", "1")];
+const MANY: &[(&str, &str)] = &[
+    ("http.concurrency.start", "64"),
+    ("http.concurrency.max", "64"),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_requests_at_a_time_are_as_many_times_as_fast_and_two_workers_twice_as_fast() {
+    on_both(&[], async |cluster| {
+        let demands = demands();
+        let one = rate(cluster, "one-at-a-time", demands.records / 40, 1, ONE).await;
+        let many = rate(cluster, "many", demands.records, 1, MANY).await;
+        let two = rate(cluster, "two-workers", demands.records, 2, MANY).await;
+        println!(
+            "64 at a time: {:.1} times one; two workers: {:.2} times one",
+            many / one,
+            two / many
+        );
+        assert!(many >= demands.many_to_one * one, "{many:.1} to {one:.1}");
+        assert!(two >= demands.two_to_one * many, "{two:.1} to {many:.1}");
+    })
+    .await;
+}
