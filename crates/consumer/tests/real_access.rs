@@ -15,6 +15,7 @@ use sharegroup_consumer::admin::Admin;
 use sharegroup_consumer::client::ClientConfig;
 use sharegroup_consumer::producer::{Producer, ProducerConfig, ProducerRecord};
 use sharegroup_consumer::{ShareConsumer, ShareEvent, ShareObserver};
+use sharegroup_wire::ErrorCode;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
@@ -120,10 +121,16 @@ async fn b_111_missing_rights_are_told_without_a_loop_and_work_goes_on_when_they
     produce(&broker, 10).await;
     read(&broker, "--add", "--topic", TOPIC);
 
+    let keys = sasl("SASL_PLAINTEXT", "PLAIN", "alice-secret");
+    let alice = Admin::new(config(broker.sasl_plaintext, &keys));
+    let of_topic = alice.topic_rights(TOPIC).await.unwrap().unwrap();
+    assert!(of_topic.read() && !of_topic.write(), "{of_topic:?}");
+    let hidden = alice.share_group_rights(GROUP).await.unwrap_err();
+    assert_eq!(hidden.code(), Some(ErrorCode::GroupAuthorizationFailed));
+
     // No right to the group: the start goes on trying, and says so once.
     let watch = Arc::new(Watch::default());
     let started = Instant::now();
-    let keys = sasl("SASL_PLAINTEXT", "PLAIN", "alice-secret");
     let builder = ShareConsumer::builder_with(config(broker.sasl_plaintext, &keys))
         .group_id(GROUP)
         .topics([TOPIC])
@@ -136,6 +143,8 @@ async fn b_111_missing_rights_are_told_without_a_loop_and_work_goes_on_when_they
     let mut consumer = opening.await.unwrap().unwrap();
     consume(&mut consumer, 10).await;
     assert_paced(&watch, started, &consumer);
+    let of_group = alice.share_group_rights(GROUP).await.unwrap();
+    assert!(of_group.unwrap().read(), "{of_group:?}");
 
     // No right to the topic any more. A fetch that was on its way may still have it.
     let before = watch.warnings.load(Ordering::Relaxed);
@@ -144,6 +153,8 @@ async fn b_111_missing_rights_are_told_without_a_loop_and_work_goes_on_when_they
     produce(&broker, 10).await;
     let nothing = timeout(Duration::from_secs(10), consumer.poll()).await;
     assert!(nothing.is_err(), "{nothing:?}");
+    let hidden = alice.topic_rights(TOPIC).await.unwrap_err();
+    assert_eq!(hidden.code(), Some(ErrorCode::TopicAuthorizationFailed));
     read(&broker, "--add", "--topic", TOPIC);
     consume(&mut consumer, 10).await;
     assert_paced(&watch, started, &consumer);

@@ -42,7 +42,8 @@ impl Admin {
     /// What this client may do with a topic; `None` where the broker doesn't say. A right to describe is needed to ask.
     ///
     /// # Errors
-    /// [`AdminError::Broker`] with UNKNOWN_TOPIC_OR_PARTITION, also where the topic may not be seen.
+    /// [`AdminError::Broker`] with UNKNOWN_TOPIC_OR_PARTITION, or with TOPIC_AUTHORIZATION_FAILED where the topic may not
+    /// be described.
     ///
     /// # Cancel safety
     /// As [`Admin`] says.

@@ -76,12 +76,11 @@ async fn check_topics(
                 }
                 Err(error) => checked.problem(problem(error.to_string())),
             },
-            Err(error) if error.code() == Some(ErrorCode::UnknownTopicOrPartition) => {
+            Err(error) if is_unknown(&error) => {
                 let problem = problem(format!("there is no topic {topic} yet"));
-                checked.problem(problem.advice(format!(
-                    "tasks wait for it: sharegroup topics create --topic {topic}; or it is there, and this client lacks \
-                     DESCRIBE on it"
-                )).warning());
+                let advice =
+                    format!("tasks wait for it; sharegroup topics create --topic {topic} makes it");
+                checked.problem(problem.advice(advice).warning());
             }
             Err(error) => checked.problem(problem(error.to_string())),
         }
