@@ -8,6 +8,8 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use sharegroup::consumer::admin::{Admin, LogPosition};
+use sharegroup::consumer::{ClientConfig, TopicPartition};
 use sharegroup_launcher::{Kafka, KafkaBuilder};
 use sharegroup_testkit::postgres::Postgres;
 use support::{Folder, Run, address, binary, create_topic, get, lag, producer, wait_for};
@@ -15,9 +17,15 @@ use tokio::runtime::Runtime;
 use tokio_postgres::{Client, NoTls};
 
 const GROUP: &str = "rows";
-const TABLE: &str = "CREATE TABLE jobs (number bigint, __connect_topic text, __connect_topic_id uuid, \
-    __connect_partition int, __connect_offset bigint, \
-    PRIMARY KEY (__connect_topic_id, __connect_partition, __connect_offset))";
+
+/// Makes a table of numbers for which a condition holds.
+fn table(name: &str, condition: &str) -> String {
+    format!(
+        "CREATE TABLE {name} (number bigint CHECK ({condition}), __connect_topic text, __connect_topic_id uuid, \
+         __connect_partition int, __connect_offset bigint, \
+         PRIMARY KEY (__connect_topic_id, __connect_partition, __connect_offset))"
+    )
+}
 
 /// Kafka with the topic `jobs`, PostgreSQL with a table for it, and a folder.
 struct Job {
@@ -38,9 +46,24 @@ impl Job {
             folder: Folder::new("postgres"),
             runtime: Runtime::new().unwrap(),
         };
-        let client = job.client().unwrap();
-        job.runtime.block_on(client.batch_execute(TABLE)).unwrap();
+        job.execute(&table("jobs", "number >= 0"));
         Some(job)
+    }
+
+    fn execute(&self, statements: &str) {
+        let client = self.client().unwrap();
+        let done = self.runtime.block_on(client.batch_execute(statements));
+        done.unwrap();
+    }
+
+    /// The end of a topic's only partition.
+    fn end_of(&self, topic: &str) -> u64 {
+        let servers = self.kafka.bootstrap_servers();
+        let admin = Admin::new(ClientConfig::new(&servers).unwrap());
+        let places = [TopicPartition::new(topic, 0)];
+        let ends = admin.log_offsets(&places, LogPosition::Latest);
+        let ends = self.runtime.block_on(ends).unwrap();
+        u64::try_from(ends[0].offset).unwrap()
     }
 
     /// `None` while the server is down.
@@ -226,6 +249,75 @@ fn nothing_is_lost_while_postgres_is_away_for_five_times_the_lock() {
     }
 }
 
+/// `SHAREGROUP_BAD_ROWS=500` with 100,000 records is `cargo xtask prove postgres-bad-rows`.
+#[test]
+fn bad_rows_get_letters_and_the_others_are_written_at_half_the_speed_at_least() {
+    let bad = number_of("SHAREGROUP_BAD_ROWS", 100);
+    let records = bad * 200;
+    let Some(job) = Job::prepare(Kafka::builder()) else {
+        return;
+    };
+    let mut producing = producer(&job.kafka, &job.folder, "jobs", records);
+    assert!(producing.status().unwrap().success());
+    let (mut clean, mut with_bad) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        clean.push(job.drained(&format!("clean_{round}"), "number >= 0", records));
+        let name = format!("bad_{round}");
+        with_bad.push(job.drained(&name, "number % 200 <> 7", records - bad));
+        assert_eq!(job.end_of(&format!("{name}_letters")), bad);
+    }
+    clean.sort_by(f64::total_cmp);
+    with_bad.sort_by(f64::total_cmp);
+    let (clean, with_bad) = (clean[ROUNDS / 2], with_bad[ROUNDS / 2]);
+    let ratio = with_bad / clean;
+    println!(
+        "{bad} bad rows of {records}: {bad} letters, {} rows; {with_bad:.0} records/s, {clean:.0} without them, ratio {ratio:.2} (medians of {ROUNDS})",
+        records - bad
+    );
+    assert!(ratio >= 0.5, "{ratio:.2}");
+}
+
+impl Job {
+    /// Writes the whole topic into a table of this name, which takes so many rows of it; records a second.
+    fn drained(&self, name: &str, condition: &str, rows: u64) -> f64 {
+        self.execute(&table(name, condition));
+        create_topic(&self.kafka, &format!("{name}_letters"), 1, 1);
+        let began = Instant::now();
+        let mut run = self.run(
+            name,
+            &format!(
+                "share.group.id={name}\ntable.name.format={name}\nerrors.tolerance=all\n\
+                 errors.deadletterqueue.topic.name={name}_letters\n\
+                 errors.deadletterqueue.topic.replication.factor=1\n"
+            ),
+        );
+        let count = format!("SELECT count(*) FROM {name}");
+        let mut first = None;
+        wait_for(name, Duration::from_secs(180), || {
+            let there = self.ask(&count).unwrap();
+            if there > 0 {
+                first.get_or_insert((Instant::now(), there));
+            }
+            sleep(LOOK_AGAIN);
+            there == rows
+        });
+        let (at, there) = first.unwrap();
+        let took = at.elapsed().as_secs_f64();
+        println!(
+            "{name}: {:.1} s with the start",
+            began.elapsed().as_secs_f64()
+        );
+        wait_for("an empty group", Duration::from_secs(60), || {
+            lag(&self.kafka, name) == Some(0)
+        });
+        run.signal("-TERM");
+        assert!(run.wait(Duration::from_secs(20)).success(), "{}", run.log());
+        (rows - there) as f64 / took
+    }
+}
+
+/// Of a comparison.
+const ROUNDS: usize = 3;
 /// Records a second.
 const RATE: u64 = 500;
 const LOOK_AGAIN: Duration = Duration::from_millis(50);

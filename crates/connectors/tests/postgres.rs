@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use sharegroup_broker::Broker;
+use sharegroup_consumer::admin::Admin;
 use sharegroup_consumer::client::ClientConfig;
 use sharegroup_consumer::producer::{Producer, ProducerConfig, ProducerRecord};
 use sharegroup_sink::config::{Properties, load_properties};
@@ -69,6 +70,35 @@ fn start(servers: &str, url: &str) -> Worker {
     let registry = sharegroup_connectors::registry();
     let loaded = load_properties(worker, vec![sink], false, &registry).unwrap();
     Worker::start(&loaded.worker, loaded.connectors, &WorkerOptions::default())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_is_made_anew_under_a_running_sink_has_all_of_its_records_written() {
+    let server = Postgres::start(&[("fsync", "off")]).unwrap();
+    let url = server.url("postgres");
+    let broker = Broker::builder()
+        .topic("orders", 3)
+        .group("rows", "share.auto.offset.reset", "earliest")
+        .start()
+        .await
+        .unwrap();
+    let servers = broker.bootstrap_servers();
+    let admin = Admin::new(ClientConfig::new(servers).unwrap());
+    let worker = start(servers, &url);
+    for topic in 1..=3 {
+        produce(servers.to_owned()).await;
+        // Their offsets are those of the topics before.
+        until("all are written", &url, |count| count >= topic * RECORDS).await;
+        admin.delete_topic("orders").await.unwrap();
+        admin.create_topic("orders", 3, 1, &[]).await.unwrap();
+    }
+    worker.stop(Duration::from_secs(10)).await;
+    assert_eq!(worker.status().failed().count(), 0);
+    let count = "SELECT count(DISTINCT __connect_topic_id), count(DISTINCT (__connect_topic_id, doc->>'number')) FROM orders";
+    let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let row = client.query_one(count, &[]).await.unwrap();
+    assert_eq!((row.get(0), row.get(1)), (3_i64, 3 * RECORDS));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

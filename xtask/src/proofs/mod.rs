@@ -65,6 +65,26 @@ pub(crate) const PROOFS: &[Stage] = &[
         run: kills,
     },
     Stage {
+        name: "postgres-kills",
+        what: "1,000,000 records into PostgreSQL while workers and the server are killed: no duplicates, no gaps",
+        run: |context| postgres(context, "killed", &[("SHAREGROUP_ROWS", "1000000")]),
+    },
+    Stage {
+        name: "postgres-outage",
+        what: "PostgreSQL away for 5 locks of 30 s, four workers: nothing lost, two deliveries at most, a line a minute",
+        run: |context| postgres(context, "is_away", &[("SHAREGROUP_LOCK_S", "30")]),
+    },
+    Stage {
+        name: "postgres-bad-rows",
+        what: "500 bad rows among 100,000: 500 letters, 99,500 rows, at least half the records/s of the clean run",
+        run: |context| postgres(context, "bad_rows", &[("SHAREGROUP_BAD_ROWS", "500")]),
+    },
+    Stage {
+        name: "postgres-upserts",
+        what: "20,000 seeded histories of reordered redeliveries into PostgreSQL: the newest version wins",
+        run: postgres_upserts,
+    },
+    Stage {
         name: "memory",
         what: "a sink at 1 s a record of 1 MiB, 100 partitions, 10 minutes: memory within its budget and flat (B-118)",
         run: memory,
@@ -128,6 +148,24 @@ fn scale(context: &Context) -> anyhow::Result<Count> {
 fn kills(context: &Context) -> anyhow::Result<Count> {
     let test = ["main_job", "killed_again_and_again"];
     run_test(context, "sharegroup", &test, &[("SHAREGROUP_KILLS", "30")])
+}
+
+fn postgres(context: &Context, test: &str, variables: &[(&str, &str)]) -> anyhow::Result<Count> {
+    run_test(context, "sharegroup", &["postgres", test], variables)
+}
+
+fn postgres_upserts(context: &Context) -> anyhow::Result<Count> {
+    let package = [
+        "--package",
+        "sharegroup-connectors",
+        "--features",
+        "postgres",
+    ];
+    let mut command = context.cargo(["test"]);
+    command
+        .args(package)
+        .args(["--lib", "histories", "--", "--nocapture"]);
+    context.cargo_test(command.env("SHAREGROUP_UPSERTS", "20000"))
 }
 
 fn memory(context: &Context) -> anyhow::Result<Count> {

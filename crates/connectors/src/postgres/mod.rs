@@ -17,6 +17,9 @@
 //! **One bad row costs no other.** A statement that fails for what a row holds is repeated with ever fewer rows, until
 //! that row stands alone and is refused; a row that refers to one that isn't there yet is tried again later.
 //!
+//! **No statement outlasts the locks of its records**: the server breaks it off after `statement.timeout.ms`, two thirds of the group's lock
+//! at most, and where a lock can't be renewed before that lock ends.
+//!
 //! # How rows are written
 //!
 //! Rows that can't be there yet are copied straight into the table in binary form. All others go as arrays, one for each
@@ -52,6 +55,8 @@
 //! | `db.timezone`, `use.time.zone` | no effect: moments are written in UTC, as `timestamptz` where a column is made |
 //! | arrays, maps, structs | `jsonb` where a column is made |
 //! | `sslmode=require` | is `verify-full`; `allow` and `prefer` are `disable`, since they keep nobody out |
+//! | `pk.mode=record_header` | isn't there: take the key's or the value's fields |
+//! | Debezium's envelopes (`before`, `after`, `op`) | are written as they are: unwrap them where they are made (`ExtractNewRecordState`) |
 //! | a null value without `delete.enabled` | is refused, or left out with `behavior.on.null.values=ignore` |
 
 mod check;

@@ -5,7 +5,7 @@
 //! | 40001, 40P01 | serialization failure, deadlock | the statement again, at once |
 //! | the rest of 22… and 23…, 44…, 54…, P0…, and whatever isn't named here | a row is to blame | it is found, and refused |
 //! | 23503 | a row that it refers to isn't there (yet) | it is found, and tried later |
-//! | 25006, 53…, 55…, 57…, 58… | the server can't now: a standby, no room, locks, a shutdown, a timeout | later |
+//! | 25…, 53…, 55…, 57…, 58…, 72…, F0…, HV…, XX001, XX002 | the server can't now: a standby, no room, locks, a shutdown, a timeout, a server behind it, damage | later |
 //! | 08P01, 0A000, 22P03, 26000, 34000, 42… | the table isn't what it was | it is looked at again; where that doesn't help, the task fails |
 //! | the rest of 08…, 40003, no answer | nobody knows whether it was written | again, over a new connection |
 //! | 28…, 3D000, 42501 | not allowed | the task fails |
@@ -98,11 +98,12 @@ fn kind_of(code: &str) -> TroubleKind {
         "40003" => TroubleKind::Unknown,
         "23503" => TroubleKind::RowLater,
         "42501" | "3D000" | "3F000" => TroubleKind::Broken,
-        "25006" => TroubleKind::Later,
+        // Damage of a table or an index, which no row has done.
+        "XX001" | "XX002" => TroubleKind::Later,
         "0A000" | "34000" | "26000" | "08P01" | "22P03" => TroubleKind::Changed,
         _ => match code.get(..2).unwrap_or_default() {
             "08" => TroubleKind::Unknown,
-            "53" | "55" | "57" | "58" => TroubleKind::Later,
+            "25" | "53" | "55" | "57" | "58" | "72" | "F0" | "HV" => TroubleKind::Later,
             "42" => TroubleKind::Changed,
             "28" => TroubleKind::Broken,
             _ => TroubleKind::Row,
@@ -116,7 +117,9 @@ pub(super) fn needs_new_connection(error: &Error) -> bool {
     error.is_closed()
         || error.as_db_error().is_none()
         || code.is_some_and(|code| {
-            code.starts_with("08") || code.starts_with("57P") || code == "25006" || code == "26000"
+            ["08", "25", "57P", "26000"]
+                .iter()
+                .any(|start| code.starts_with(start))
         })
 }
 
@@ -138,6 +141,11 @@ mod tests {
             ("55P03", TroubleKind::Later),
             ("57014", TroubleKind::Later),
             ("25006", TroubleKind::Later),
+            ("25P04", TroubleKind::Later),
+            ("72000", TroubleKind::Later),
+            ("F0000", TroubleKind::Later),
+            ("HV00N", TroubleKind::Later),
+            ("XX001", TroubleKind::Later),
             ("08006", TroubleKind::Unknown),
             ("08P01", TroubleKind::Changed),
             ("40003", TroubleKind::Unknown),
