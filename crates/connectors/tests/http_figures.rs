@@ -86,7 +86,8 @@ impl<'a> Run<'a> {
         ];
         set_group(&admin, name, &settings).await;
         admin.create_topic(name, 1, -1, &[]).await.unwrap();
-        let config = ProducerConfig::new(client).batch_size(batch_bytes);
+        let mut config = ProducerConfig::new(client);
+        config.batch_bytes_max = batch_bytes;
         let producer = Producer::new(config);
         for number in 0..records {
             let record = ProducerRecord::new(name).value(format!("{number};"));
@@ -206,6 +207,8 @@ async fn rate_of_batches(
     counts.rate()
 }
 
+/// Bytes of a producer's batch with a few records.
+const SMALL: usize = 100;
 const ONE: &[(&str, &str)] = &[("http.concurrency.max", "1")];
 const MANY: &[(&str, &str)] = &[
     ("http.concurrency.start", "64"),
@@ -224,8 +227,72 @@ async fn many_requests_at_a_time_are_as_many_times_as_fast_and_two_workers_twice
             many / one,
             two / many
         );
+        let small =
+            rate_of_batches(cluster, "small-batches", demands.records, 1, MANY, SMALL).await;
+        println!(
+            "batches of a few records: {:.2} of the rate of large ones",
+            small / many
+        );
+        assert!(small >= 0.9 * many, "{small:.1} to {many:.1}");
         assert!(many >= demands.many_to_one * one, "{many:.1} to {one:.1}");
         assert!(two >= demands.two_to_one * many, "{two:.1} to {many:.1}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_is_refused_gets_a_letter_and_all_else_is_sent_with_two_tries_at_most() {
+    on_both(&[], async |cluster| {
+        let records = demands().records;
+        let mut run = Run::prepare(cluster, "failing", "30000", records, 16 << 10).await;
+        run.server.tell("delay 50").unwrap();
+        run.server.tell("fail").unwrap();
+        let letters = "failing-letters";
+        run.admin.create_topic(letters, 1, -1, &[]).await.unwrap();
+        let settings = [
+            ("errors.tolerance", "all"),
+            ("errors.deadletterqueue.topic.name", letters),
+            ("errors.deadletterqueue.topic.replication.factor", "1"),
+        ];
+        let (counts, totals) = run.send_all(1, &[MANY, &settings].concat()).await;
+        let place = TopicPartition::new(letters.to_owned(), 0);
+        let ends = run.admin.log_offsets(&[place], LogPosition::Latest).await;
+        let ends: i64 = ends.unwrap().iter().map(|end| end.offset).sum();
+        let totals = &totals[0];
+        println!("{counts:?}; {ends} letters; {totals:?}");
+        let (refused, failed_once) = (records / 100, records / 20);
+        assert_eq!(ends, refused as i64);
+        assert_eq!(totals.written, (records - refused) as u64);
+        let kept = kept(&run.folder, "in").unwrap();
+        assert_eq!(kept.len(), records - refused);
+        assert!(kept.values().all(|times| *times == 1));
+        assert_eq!((counts.records, counts.calls_max), (records, 2));
+        assert_eq!(counts.calls, records + failed_once);
+        // Each was delivered once.
+        assert_eq!((totals.acquired, totals.redelivered), (records as u64, 0));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_record_is_with_two_workers_at_once_while_calls_hang_for_two_locks() {
+    on_both(&[], async |cluster| {
+        let (records, lock_ms) = match std::env::var_os("SHAREGROUP_HTTP") {
+            Some(_) => (500, 5_000),
+            None => (100, 1_000),
+        };
+        let mut run = Run::prepare(cluster, "hanging", &lock_ms.to_string(), records, 200).await;
+        run.server.tell(&format!("delay {}", 2 * lock_ms)).unwrap();
+        let (counts, totals) = run.send_all(2, MANY).await;
+        println!("{counts:?}; {totals:?}");
+        assert_eq!(
+            (counts.calls, counts.records, counts.overlaps),
+            (records, records, 0)
+        );
+        let count = |of: fn(&TaskCounters) -> u64| totals.iter().map(of).sum::<u64>();
+        assert_eq!(count(|totals| totals.written), records as u64);
+        assert_eq!(count(|totals| totals.locks_lost), 0);
+        assert!(count(|totals| totals.renewals) > 0);
     })
     .await;
 }

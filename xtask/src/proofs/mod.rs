@@ -60,6 +60,11 @@ pub(crate) const PROOFS: &[Stage] = &[
         run: scale,
     },
     Stage {
+        name: "http",
+        what: "20,000 calls of 50 ms: 64 at a time to one (50 times), two workers to one (1.9 times); failures; calls longer than locks",
+        run: http,
+    },
+    Stage {
         name: "kills",
         what: "500,000 records into files while their worker is killed 30 times at random: nothing is lost",
         run: kills,
@@ -143,6 +148,15 @@ fn scale(context: &Context) -> anyhow::Result<Count> {
         &["scale"],
         &[("SHAREGROUP_SCALE", "1")],
     )
+}
+
+fn http(context: &Context) -> anyhow::Result<Count> {
+    let features = ["--release", "--features", "http"];
+    let mut command = context.cargo(["test", "--package", "sharegroup-connectors"]);
+    command.args(features).args(["--test", "http_figures"]);
+    command.args(["--", "--nocapture", "--test-threads", "1"]);
+    command.env("SHAREGROUP_HTTP", "1");
+    context.cargo_test(&mut command)
 }
 
 fn kills(context: &Context) -> anyhow::Result<Count> {

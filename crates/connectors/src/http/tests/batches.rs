@@ -156,10 +156,12 @@ async fn a_refused_batch_is_halved_until_the_record_to_blame_stands_alone() {
 
 #[tokio::test]
 async fn a_batch_that_nobody_may_send_is_not_halved() {
-    let server = HttpServer::start(|_| Reply::status(403)).await;
-    let mut task = task_to(&server, "/", &[BATCH]).await;
-    assert!(put(&mut task, numbered(8)).await.iter().all(is_refused));
-    assert_eq!(server.seen().len(), 1);
+    for (status, is_so) in [(403, is_later as fn(&Outcome) -> bool), (404, is_refused)] {
+        let server = HttpServer::start(move |_| Reply::status(status)).await;
+        let mut task = task_to(&server, "/", &[BATCH]).await;
+        assert!(put(&mut task, numbered(8)).await.iter().all(is_so));
+        assert_eq!(server.seen().len(), 1);
+    }
 }
 
 #[tokio::test]
