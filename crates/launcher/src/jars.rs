@@ -60,19 +60,22 @@ impl Jars {
         without: &[&str],
     ) -> Result<PathBuf, LaunchError> {
         let project = plugin_pom([group, artifact, version], without);
-        self.fetch_folder(&format!("{artifact}-{version}"), &project)
+        // Each folder of a plugin path is a plugin, but each of its jars is one, too.
+        let path = format!("{artifact}-{version}");
+        self.fetch_folder(&format!("{path}/jars"), &project)?;
+        Ok(self.dir.join("plugins").join(path))
     }
 
     fn fetch_folder(&self, name: &str, project: &str) -> Result<PathBuf, LaunchError> {
-        let plugins = self.dir.join("plugins");
-        let folder = plugins.join(name);
+        let folder = self.dir.join("plugins").join(name);
         let mvn = find_program("mvn").ok_or_else(|| LaunchError::MavenMissing {
             version: self.version.clone(),
             lib: folder.clone(),
         });
         let _lock = self.lock("fetch.lock")?;
         if !folder.is_dir() {
-            fs::create_dir_all(&plugins).map_err(LaunchError::io("creating", &plugins))?;
+            let parent = folder.parent().unwrap_or(&self.dir);
+            fs::create_dir_all(parent).map_err(LaunchError::io("creating", parent))?;
             self.fetch_with(&mvn?, project, &folder)?;
         }
         Ok(folder)

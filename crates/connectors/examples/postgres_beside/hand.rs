@@ -20,23 +20,33 @@ use tokio_postgres::{Client, NoTls};
 
 use super::measure::{Measured, Watch};
 use super::server::Server;
-use super::topic::{Row, TOPIC};
+use super::topic::{PARTITIONS, Row, TOPIC};
 use super::workers::{BATCH, CONNECTIONS};
-use super::{AnyError, Mode, Options};
+use super::{AnyError, Mode};
 
-/// Writes the files: one for each statement and mode.
-pub(super) fn prepare(folder: &Path, records: i64) -> Result<(), AnyError> {
+/// Writes the files: one for each statement and mode, each with rows of one partition, as they come from the topic. The
+/// answer: how many rows each has.
+pub(super) fn prepare(folder: &Path, records: i64) -> Result<Vec<usize>, AnyError> {
     fs::create_dir_all(folder)?;
-    let batch = i64::try_from(BATCH)?;
-    for first in (0..records).step_by(BATCH) {
-        let rows: Vec<_> = (first..(first + batch).min(records)).map(Row::new).collect();
-        fs::write(file(folder, Mode::Insert, first / batch), copy_of(&rows))?;
-        fs::write(file(folder, Mode::Upsert, first / batch), arrays_of(&rows)?)?;
+    let step = usize::try_from(PARTITIONS)?;
+    let ids: Vec<Vec<i64>> = (0..PARTITIONS.into())
+        .map(|first| (first..records).step_by(step).collect())
+        .collect();
+    let statements = ids.iter().map(|ids| ids.chunks(BATCH).collect::<Vec<_>>());
+    let statements: Vec<_> = statements.collect();
+    let mut counts = Vec::new();
+    for number in 0..statements.iter().map(Vec::len).max().unwrap_or(0) {
+        for ids in statements.iter().filter_map(|of_one| of_one.get(number)) {
+            let rows: Vec<_> = ids.iter().copied().map(Row::new).collect();
+            fs::write(file(folder, Mode::Insert, counts.len()), copy_of(&rows))?;
+            fs::write(file(folder, Mode::Upsert, counts.len()), arrays_of(&rows)?)?;
+            counts.push(rows.len());
+        }
     }
-    Ok(())
+    Ok(counts)
 }
 
-fn file(folder: &Path, mode: Mode, number: i64) -> PathBuf {
+fn file(folder: &Path, mode: Mode, number: usize) -> PathBuf {
     folder.join(format!("{mode}-{number}"))
 }
 
@@ -99,22 +109,25 @@ struct Pace {
     /// How far the consumer may be ahead.
     ahead: Semaphore,
     next: AtomicUsize,
+    /// Rows of each statement.
+    statements: Vec<usize>,
 }
 
 pub(super) async fn run(
     kafka: &Kafka,
     server: &Server,
-    options: &Options,
+    statements: &[usize],
     mode: Mode,
     table: &str,
 ) -> Result<Measured, AnyError> {
-    let records = usize::try_from(options.records)?;
+    let records: usize = statements.iter().sum();
     let pace = Arc::new(Pace {
+        statements: statements.to_vec(),
         consumed: Semaphore::new(0),
         ahead: Semaphore::new(BATCH * (CONNECTIONS + 1)),
         next: AtomicUsize::new(0),
     });
-    let watch = Watch::begin(server, table, options.records).await?;
+    let watch = Watch::begin(kafka, server, table, records.try_into()?).await?;
     let mut tasks: JoinSet<Result<(), AnyError>> = JoinSet::new();
     tasks.spawn(drain(kafka.bootstrap_servers(), table.to_owned(), records, Arc::clone(&pace)));
     let folder = kafka.dir().join("by-hand");
@@ -125,7 +138,6 @@ pub(super) async fn run(
             client,
             mode,
             folder: folder.clone(),
-            records,
             pace: Arc::clone(&pace),
         };
         tasks.spawn(writer.write(table.to_owned()));
@@ -177,7 +189,6 @@ struct Writer {
     client: Client,
     mode: Mode,
     folder: PathBuf,
-    records: usize,
     pace: Arc<Pace>,
 }
 
@@ -195,13 +206,12 @@ impl Writer {
         let statement = self.client.prepare(&text).await?;
         loop {
             let number = self.pace.next.fetch_add(1, Ordering::Relaxed);
-            let rows = BATCH.min(self.records.saturating_sub(number * BATCH));
-            if rows == 0 {
+            let Some(&rows) = self.pace.statements.get(number) else {
                 return Ok(());
-            }
+            };
             let permits = u32::try_from(rows)?;
             self.pace.consumed.acquire_many(permits).await?.forget();
-            let bytes = Bytes::from(fs::read(file(&self.folder, self.mode, number.try_into()?))?);
+            let bytes = Bytes::from(fs::read(file(&self.folder, self.mode, number))?);
             match self.mode {
                 Mode::Insert => {
                     let mut sink = pin!(self.client.copy_in::<_, Bytes>(&statement).await?);

@@ -119,8 +119,8 @@ fn medians(rounds: &[Measured]) -> Result<Measured, AnyError> {
         worker: of(|round| round.worker)?,
         worker_whole: of(|round| round.worker_whole)?,
         server: of(|round| round.server)?,
+        broker: of(|round| round.broker)?,
         memory: of(|round| round.memory)?,
-        rows_per_commit: of(|round| round.rows_per_commit)?,
         start: of(|round| round.start)?,
     })
 }

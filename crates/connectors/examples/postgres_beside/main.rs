@@ -118,7 +118,9 @@ async fn main() -> Result<(), AnyError> {
     let server = Server::start().await?;
     topic::fill(&kafka.bootstrap_servers(), options.records).await?;
     let files = kafka.dir().join("by-hand");
-    hand::prepare(&files, options.records)?;
+    let statements = hand::prepare(&files, options.records)?;
+    // A broker that has just started is slow at first.
+    warm_up(&kafka, &server, &statements, &options).await?;
     let mut all: Vec<Series> = Vec::new();
     for round in 0..options.rounds {
         for &mode in &options.modes {
@@ -132,7 +134,7 @@ async fn main() -> Result<(), AnyError> {
                     Way::Debezium => {
                         workers::debezium(&kafka, &server, &options, mode, &table).await?
                     }
-                    Way::Hand => hand::run(&kafka, &server, &options, mode, &table).await?,
+                    Way::Hand => hand::run(&kafka, &server, &statements, mode, &table).await?,
                 };
                 println!("round {} {mode} {:<9} {measured}", round + 1, way.name());
                 server.check_and_drop(&table, options.records).await?;
@@ -149,4 +151,18 @@ async fn main() -> Result<(), AnyError> {
         }
     }
     judge::judge(&options, &all)
+}
+
+async fn warm_up(
+    kafka: &Kafka,
+    server: &Server,
+    statements: &[usize],
+    options: &Options,
+) -> Result<(), AnyError> {
+    for (table, mode) in [("warm_up_0", Mode::Insert), ("warm_up_1", Mode::Upsert)] {
+        server.make_table(table, mode, options.records).await?;
+        hand::run(kafka, server, statements, mode, table).await?;
+        server.check_and_drop(table, options.records).await?;
+    }
+    Ok(())
 }

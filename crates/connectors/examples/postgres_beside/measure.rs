@@ -4,6 +4,8 @@ use std::fmt;
 use std::fs;
 use std::time::{Duration, Instant};
 
+use sharegroup_launcher::{Broker, Kafka};
+
 use super::AnyError;
 use super::server::Server;
 
@@ -21,8 +23,8 @@ pub(super) struct Measured {
     pub(super) server: f64,
     /// Peak of the worker's memory, in MiB.
     pub(super) memory: f64,
-    /// Rows for each commit, about.
-    pub(super) rows_per_commit: f64,
+    /// CPU time of the broker per row, in µs.
+    pub(super) broker: f64,
     /// From the start to the first row, in seconds.
     pub(super) start: f64,
 }
@@ -31,15 +33,15 @@ impl fmt::Display for Measured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:>6.1} k rows/s (steady {:.1}), worker {:.2} us/row ({:.2} with start), PostgreSQL {:.2} us/row, \
-             peak {:.0} MiB, {:.0} rows/commit, first row after {:.1} s",
+            "{:>6.1} k rows/s (steady {:.1}), worker {:.2} us/row ({:.2} with start), PostgreSQL {:.2}, \
+             broker {:.2}, peak {:.0} MiB, first row after {:.1} s",
             self.rows_per_second / 1000.0,
             self.steady / 1000.0,
             self.worker,
             self.worker_whole,
             self.server,
+            self.broker,
             self.memory,
-            self.rows_per_commit,
             self.start
         )
     }
@@ -59,20 +61,24 @@ pub(super) struct Watch<'a> {
     records: i64,
     begin: Moment,
     server_cpu: Duration,
-    commits: i64,
+    broker: Option<u32>,
+    broker_cpu: Duration,
 }
 
 impl<'a> Watch<'a> {
     pub(super) async fn begin(
+        kafka: &Kafka,
         server: &'a Server,
         table: &'a str,
         records: i64,
     ) -> Result<Self, AnyError> {
+        let broker = kafka.brokers().first().and_then(Broker::pid);
         Ok(Self {
             server,
             table,
             records,
-            commits: server.commits().await?,
+            broker,
+            broker_cpu: broker.and_then(read).unwrap_or_default().cpu,
             server_cpu: server.cpu()?,
             begin: Moment {
                 at: Instant::now(),
@@ -108,7 +114,7 @@ impl<'a> Watch<'a> {
             if let Some(first) = first.filter(|_| is_quiet) {
                 counted = now.at;
                 if self.server.written(self.table).await? == self.records {
-                    return self.measured(first, &growth, usage()).await;
+                    return self.measured(first, &growth, usage());
                 }
             }
             is_alive()?;
@@ -118,13 +124,14 @@ impl<'a> Watch<'a> {
         }
     }
 
-    async fn measured(
+    fn measured(
         &self,
         (first, at_first): (Moment, Usage),
         growth: &[Moment],
         end: Usage,
     ) -> Result<Measured, AnyError> {
         let server_cpu = self.server.cpu()? - self.server_cpu;
+        let broker_cpu = self.broker.and_then(read).unwrap_or_default().cpu;
         let last = growth.last().copied().unwrap_or(first);
         let bytes = last.log_end - first.log_end;
         let quarter = growth
@@ -133,9 +140,6 @@ impl<'a> Watch<'a> {
             .unwrap_or(&first);
         let share = (last.log_end - quarter.log_end) as f64 / bytes as f64;
         let records = self.records as f64;
-        // Backends tell their counts when they are idle, at most once a second.
-        tokio::time::sleep(COUNTS_TOLD).await;
-        let commits = self.server.commits().await? - self.commits;
         let per_row = |time: Duration| time.as_secs_f64() * 1e6 / records;
         Ok(Measured {
             rows_per_second: records / (last.at - first.at).as_secs_f64(),
@@ -143,8 +147,8 @@ impl<'a> Watch<'a> {
             worker: per_row(end.cpu.saturating_sub(at_first.cpu)),
             worker_whole: per_row(end.cpu),
             server: per_row(server_cpu),
+            broker: per_row(broker_cpu.saturating_sub(self.broker_cpu)),
             memory: end.peak_kib as f64 / 1024.0,
-            rows_per_commit: records / commits.max(1) as f64,
             start: (first.at - self.begin.at).as_secs_f64(),
         })
     }
@@ -175,5 +179,4 @@ const QUIET: Duration = Duration::from_millis(60);
 const COUNT_EVERY: Duration = Duration::from_millis(400);
 /// What the server writes by itself.
 const NOISE_BYTES: i64 = 16 * 1024;
-const COUNTS_TOLD: Duration = Duration::from_millis(1100);
 const WITHIN: Duration = Duration::from_secs(300);

@@ -82,12 +82,6 @@ impl Server {
         Ok(self.client.query_one(end, &[]).await?.get(0))
     }
 
-    /// Transactions that were committed; told up to a second late.
-    pub(super) async fn commits(&self) -> Result<i64, AnyError> {
-        let commits = "SELECT xact_commit FROM pg_stat_database WHERE datname = 'postgres'";
-        Ok(self.client.query_one(commits, &[]).await?.get(0))
-    }
-
     /// Whether the table holds what was produced, no more and no less; then it goes.
     pub(super) async fn check_and_drop(&self, table: &str, records: i64) -> Result<(), AnyError> {
         let differences = format!(

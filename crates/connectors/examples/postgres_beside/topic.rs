@@ -61,4 +61,5 @@ pub(super) async fn fill(servers: &str, records: i64) -> Result<(), AnyError> {
     Ok(())
 }
 
-const PARTITIONS: i32 = 4;
+/// A record is in the partition that its id gives as the remainder.
+pub(super) const PARTITIONS: i32 = 4;

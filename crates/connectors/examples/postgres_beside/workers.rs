@@ -1,7 +1,7 @@
 //! The two workers: our program, and Kafka Connect with Debezium's sink.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use sharegroup_launcher::{Kafka, Tools};
@@ -51,7 +51,7 @@ pub(super) async fn ours(
     let settings = settings(kafka, table, "consumer.group.protocol=share\n", &sink)?;
     let mut command = Command::new(&options.program);
     command.arg("run").args(&settings);
-    measured(command, server, options, table, kafka.dir()).await
+    measured(command, kafka, server, options, table).await
 }
 
 /// With what its documentation and trials say is its best: batches as large as its polls, rewritten by the driver where
@@ -86,7 +86,7 @@ pub(super) async fn debezium(
     let settings = settings(kafka, table, &worker, &sink)?;
     let mut command = connect.service(STANDALONE, settings);
     command.env("JDK_JAVA_OPTIONS", "-Xms256M");
-    measured(command, server, options, table, kafka.dir()).await
+    measured(command, kafka, server, options, table).await
 }
 
 /// A worker file and a connector file.
@@ -105,15 +105,15 @@ fn settings(kafka: &Kafka, name: &str, worker: &str, sink: &str) -> Result<[Path
 /// Runs a worker until its table is full.
 async fn measured(
     mut command: Command,
+    kafka: &Kafka,
     server: &Server,
     options: &Options,
     table: &str,
-    folder: &Path,
 ) -> Result<Measured, AnyError> {
-    let log = folder.join(format!("{table}.log"));
+    let log = kafka.dir().join(format!("{table}.log"));
     let file = File::create(&log)?;
     command.stdin(Stdio::null()).stdout(file.try_clone()?);
-    let watch = Watch::begin(server, table, options.records).await?;
+    let watch = Watch::begin(kafka, server, table, options.records).await?;
     let mut child = Ended(command.stderr(file).spawn()?);
     let pid = child.0.id();
     let is_alive = || match child.0.try_wait()? {

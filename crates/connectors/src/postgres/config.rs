@@ -120,7 +120,7 @@ impl PostgresConfig {
             ignore_nulls: config
                 .own(NULLS.name)
                 .is_some_and(|on| on.eq_ignore_ascii_case("ignore")),
-            rows_max: config.own_number(BATCH_SIZE.name).unwrap_or(3000),
+            rows_max: Self::rows_max(config).unwrap_or(3000),
             timeouts: Timeouts {
                 connect: reader.millis(&CONNECT_TIMEOUT),
                 statement: reader.millis(&STATEMENT_TIMEOUT),
@@ -134,6 +134,11 @@ impl PostgresConfig {
             return Ok(settings);
         }
         Err(reader.problems)
+    }
+
+    /// `batch.size`.
+    pub(super) fn rows_max(config: &ConnectorConfig) -> Option<usize> {
+        config.own_number(BATCH_SIZE.name)
     }
 
     /// When a statement that has no answer yet is given up: the server itself should have broken it off before.
