@@ -24,12 +24,12 @@ const NOT_THEIRS: [&str; 4] = [
 const JSON: &str = "org.apache.kafka.connect.json.JsonConverter";
 const STANDALONE: &str = "org.apache.kafka.connect.cli.ConnectStandalone";
 
-/// Tasks of both.
+/// Of Kafka Connect, where a task has at least one partition.
 const TASKS: u32 = 4;
-/// Rows of one statement, for all three.
+/// Of ours: one task, whose `share.concurrency` is the number of connections.
+pub(super) const CONNECTIONS: usize = 2;
+/// Most rows of one statement, for all three.
 pub(super) const BATCH: usize = 3000;
-/// Connections of ours, and of what is done by hand.
-pub(super) const CONNECTIONS: usize = TASKS as usize;
 
 pub(super) async fn ours(
     kafka: &Kafka,
@@ -44,11 +44,11 @@ pub(super) async fn ours(
     };
     let more = std::env::var("OURS_MORE").unwrap_or_default().replace(';', "\n");
     let sink = format!(
-        "name={table}\nconnector.class=postgres\ntasks.max={TASKS}\ntopics={TOPIC}\nconnection.url={}\n\
+        "name={table}\nconnector.class=postgres\ntasks.max=1\nshare.concurrency={CONNECTIONS}\ntopics={TOPIC}\nconnection.url={}\n\
          insert.mode={mode}\npk.mode=record_key\ntable.name.format={table}\nbatch.size={BATCH}\n{guard}{more}\n",
         server.url()
     );
-    let settings = settings(kafka, table, "consumer.group.protocol=share\n", &sink)?;
+    let settings = settings(kafka, table, "consumer.group.protocol=share\nlisteners=\n", &sink)?;
     let mut command = Command::new(&options.program);
     command.arg("run").args(&settings);
     measured(command, kafka, server, options, table).await

@@ -476,7 +476,7 @@ const BATCH_SIZE: KeyDef = KeyDef::optional(
         max: 100_000,
     },
     "3000",
-    "most rows of one statement",
+    "most rows of one statement, and of one put unless max.poll.records is set",
 );
 const INCLUDE: KeyDef = KeyDef::unset(
     "fields.include.list",
