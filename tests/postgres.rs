@@ -1,6 +1,11 @@
 //! The program writes into a real PostgreSQL, what real Kafka has; both the program and PostgreSQL are killed, or
 //! PostgreSQL is away for long.
 #![cfg(unix)]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    reason = "a test stops at the first failure"
+)]
 
 mod support;
 

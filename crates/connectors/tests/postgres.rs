@@ -88,7 +88,10 @@ async fn a_topic_that_is_made_anew_under_a_running_sink_has_all_of_its_records_w
     for topic in 1..=3 {
         produce(servers.to_owned()).await;
         // Their offsets are those of the topics before.
-        until("all are written", &url, |count| count >= topic * RECORDS).await;
+        until("all are written", &url, &worker, |count| {
+            count >= topic * RECORDS
+        })
+        .await;
         admin.delete_topic("orders").await.unwrap();
         admin.create_topic("orders", 3, 1, &[]).await.unwrap();
     }

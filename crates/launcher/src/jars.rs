@@ -48,18 +48,35 @@ impl Jars {
 
     /// The folder with one more jar of Kafka's, `artifact`, alone: as a plugin folder has it.
     pub(crate) fn fetch_plugin(&self, artifact: &str) -> Result<PathBuf, LaunchError> {
-        let folder = self.dir.join("plugins").join(artifact);
+        // What it needs is there where it is loaded.
+        let project = plugin_pom(["org.apache.kafka", artifact, &self.version], &["*:*"]);
+        self.fetch_folder(artifact, &project)
+    }
+
+    /// The folder with another project's jar and all that it needs, but for `without`.
+    pub(crate) fn fetch_foreign_plugin(
+        &self,
+        [group, artifact, version]: [&str; 3],
+        without: &[&str],
+    ) -> Result<PathBuf, LaunchError> {
+        let project = plugin_pom([group, artifact, version], without);
+        // Each folder of a plugin path is a plugin, but each of its jars is one, too.
+        let path = format!("{artifact}-{version}");
+        self.fetch_folder(&format!("{path}/jars"), &project)?;
+        Ok(self.dir.join("plugins").join(path))
+    }
+
+    fn fetch_folder(&self, name: &str, project: &str) -> Result<PathBuf, LaunchError> {
+        let folder = self.dir.join("plugins").join(name);
         let mvn = find_program("mvn").ok_or_else(|| LaunchError::MavenMissing {
             version: self.version.clone(),
             lib: folder.clone(),
         });
         let _lock = self.lock("fetch.lock")?;
         if !folder.is_dir() {
-            let plugins = self.dir.join("plugins");
-            fs::create_dir_all(&plugins).map_err(LaunchError::io("creating", &plugins))?;
-            let pom = include_str!("../templates/plugin.xml").replace("@ARTIFACT@", artifact);
-            let pom = pom.replace("@VERSION@", &self.version);
-            self.fetch_with(&mvn?, &pom, &folder)?;
+            let parent = folder.parent().unwrap_or(&self.dir);
+            fs::create_dir_all(parent).map_err(LaunchError::io("creating", parent))?;
+            self.fetch_with(&mvn?, project, &folder)?;
         }
         Ok(folder)
     }
@@ -161,6 +178,22 @@ fn check_version(version: &str) -> Result<(), LaunchError> {
         setting: "version",
         reason: format!("{version:?} is not a version of Kafka"),
     })
+}
+
+/// A project that depends on one artifact; `without`, as `group:name`, is left out of what that depends on.
+fn plugin_pom([group, artifact, version]: [&str; 3], without: &[&str]) -> String {
+    let exclusion = |name: &&str| {
+        let (group, artifact) = name.split_once(':').unwrap_or((name, "*"));
+        format!(
+            "<exclusion><groupId>{group}</groupId><artifactId>{artifact}</artifactId></exclusion>"
+        )
+    };
+    let exclusions: String = without.iter().map(exclusion).collect();
+    include_str!("../templates/plugin.xml")
+        .replace("@GROUP@", group)
+        .replace("@ARTIFACT@", artifact)
+        .replace("@VERSION@", version)
+        .replace("@EXCLUSIONS@", &exclusions)
 }
 
 fn pom_of(version: &str) -> String {

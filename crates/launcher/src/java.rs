@@ -13,6 +13,7 @@ use crate::{LaunchError, archive};
 /// Compiles with the first compiler only and collects garbage on one thread: starts in two thirds of the time.
 const FAST_START: [&str; 2] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
 const TOOL_HEAP: &str = "-Xmx256m";
+const SERVICE_HEAP: &str = "-Xmx2G";
 const TOOL_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A Java runtime together with the jars of one Kafka version.
@@ -140,6 +141,24 @@ impl Tools {
         command
     }
 
+    /// The command that runs the main class as a service is run, Kafka Connect for example: with the full JIT and room for 2 GiB, as
+    /// its own script does.
+    #[must_use]
+    pub fn service<I, S>(&self, class: &str, args: I) -> Command
+    where
+        I: IntoIterator<Item = S>,
+        S: AsRef<OsStr>,
+    {
+        let flags = Flags {
+            heap: SERVICE_HEAP.to_owned(),
+            full_jit: true,
+            archive: Archive::Without,
+        };
+        let mut command = self.runtime.command(&flags, &self.log_config);
+        command.arg(class).args(args);
+        command
+    }
+
     /// A folder with one more jar of the same version alone, such as `connect-file`: for `plugin.path` of Kafka Connect.
     /// Fetches it when it is not in the cache yet.
     ///
@@ -147,6 +166,21 @@ impl Tools {
     /// [`LaunchError::MavenMissing`] and [`LaunchError::Fetch`], also where there is no such artifact.
     pub fn plugin(&self, artifact: &str) -> Result<PathBuf, LaunchError> {
         self.runtime.jars().fetch_plugin(artifact)
+    }
+
+    /// A folder with the jar of another project and all that it needs, for `plugin.path` of Kafka Connect. `without`: artifacts
+    /// as `group:name` that are left out, since the worker's own would clash with them. Fetches it when it is not in the cache
+    /// yet.
+    ///
+    /// # Errors
+    /// [`LaunchError::MavenMissing`] and [`LaunchError::Fetch`], also where there is no such artifact.
+    pub fn foreign_plugin(
+        &self,
+        [group, artifact, version]: [&str; 3],
+        without: &[&str],
+    ) -> Result<PathBuf, LaunchError> {
+        let jars = self.runtime.jars();
+        jars.fetch_foreign_plugin([group, artifact, version], without)
     }
 
     /// Runs the main class to its end, at most two minutes. A status other than success is not an error here.

@@ -398,6 +398,19 @@ pub trait Connector: Send + Sync {
         false
     }
 
+    /// Whether what [`SinkTask::put`] reports as written is durable when it returns, and [`SinkTask::flush`] does nothing.
+    /// Records are then accepted after each put, so that the next ones are acquired during the put that follows.
+    /// Default no: several puts share a flush, and are accepted after it.
+    fn writes_at_once(&self) -> bool {
+        false
+    }
+
+    /// Most records that one put should have, where no file sets `max.poll.records`. Default: what that key has by default.
+    fn put_records_max(&self, config: &ConnectorConfig) -> Option<usize> {
+        let _ = config;
+        None
+    }
+
     /// Makes a task. Called once per task, or `share.concurrency` times for a sink that
     /// [is concurrent](Connector::is_concurrent), after [`Connector::validate`] found nothing.
     ///

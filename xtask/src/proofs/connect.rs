@@ -62,7 +62,7 @@ pub(crate) fn prove(context: &Context) -> anyhow::Result<Count> {
         let settings = self::settings(&kafka, &folder, &name, &more)?;
         let class = "org.apache.kafka.connect.cli.ConnectStandalone";
         theirs.push(drained(
-            &mut connect.command(class, settings),
+            &mut connect.service(class, settings),
             &folder.join(&name),
         )?);
     }

@@ -5,6 +5,7 @@ mod decode;
 mod drain;
 mod embedded;
 mod hostile;
+mod postgres;
 mod process;
 
 use anyhow::ensure;
@@ -53,6 +54,11 @@ pub(crate) const PROOFS: &[Stage] = &[
         name: "connect",
         what: "our file sink beside Kafka Connect's, 2,000,000 records: records/s, CPU (1/5), memory (1/10)",
         run: connect::prove,
+    },
+    Stage {
+        name: "postgres",
+        what: "our sink postgres beside Debezium's and beside statements by hand: rows/s (4, 0.7), CPU (1/10, 1.25), memory (1/20)",
+        run: postgres::prove,
     },
     Stage {
         name: "scale",

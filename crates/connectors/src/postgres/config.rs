@@ -122,7 +122,7 @@ impl PostgresConfig {
             ignore_nulls: config
                 .own(NULLS.name)
                 .is_some_and(|on| on.eq_ignore_ascii_case("ignore")),
-            rows_max: config.own_number(BATCH_SIZE.name).unwrap_or(3000),
+            rows_max: Self::rows_max(config).unwrap_or(3000),
             timeouts: Timeouts {
                 connect: reader.millis(&CONNECT_TIMEOUT),
                 statement: reader.millis(&STATEMENT_TIMEOUT),
@@ -136,6 +136,11 @@ impl PostgresConfig {
             return Ok(settings);
         }
         Err(reader.problems)
+    }
+
+    /// `batch.size`.
+    pub(super) fn rows_max(config: &ConnectorConfig) -> Option<usize> {
+        config.own_number(BATCH_SIZE.name)
     }
 
     /// The names of the columns with a record's place, for `pk.mode=kafka` and for the guard.
@@ -472,7 +477,7 @@ const BATCH_SIZE: KeyDef = KeyDef::optional(
         max: 100_000,
     },
     "3000",
-    "most rows of one statement",
+    "most rows of one statement, and of one put unless max.poll.records is set",
 );
 const INCLUDE: KeyDef = KeyDef::unset(
     "fields.include.list",

@@ -128,6 +128,15 @@ impl Connector for PostgresConnector {
         true
     }
 
+    fn writes_at_once(&self) -> bool {
+        true
+    }
+
+    /// As many as one statement may have.
+    fn put_records_max(&self, config: &ConnectorConfig) -> Option<usize> {
+        PostgresConfig::rows_max(config)
+    }
+
     fn task(
         &self,
         config: &ConnectorConfig,

@@ -88,8 +88,10 @@ impl Web {
 
     /// Sends its process a signal, if there is one.
     fn signal(&self, name: &str) -> Result<(), TargetError> {
-        let sent = self.server.as_ref().map(|server| server.signal(name));
-        Ok(sent.transpose()?.unwrap_or_default())
+        if let Some(server) = &self.server {
+            server.signal(name)?;
+        }
+        Ok(())
     }
 
     fn tell(&mut self, command: &str) -> Result<(), TargetError> {

@@ -99,6 +99,7 @@ impl ConnectorConfig {
         };
         let share = Reader::new(CONSUMERS.tables, |key: &str| layers.value(key));
         let consumer = ConsumerSettings::resolve(shown_name, &properties, worker, problems);
+        let polls_as_set = layers.find("max.poll.records").is_some();
         let subscription = Topics::parse(&properties, problems);
         let errors = ErrorsConfig::parse(&properties);
         let mut delivery = DeliveryConfig::parse(&share);
@@ -115,7 +116,7 @@ impl ConnectorConfig {
         let converters = ConvertersConfig::resolve(&properties, worker.properties(), problems);
         let restart = RestartPolicy::parse(&properties, problems);
         let values = Reader::new(&[CONNECTOR], |key: &str| properties.get(key));
-        let config = Self {
+        let mut config = Self {
             // A missing one is said already, and nothing starts.
             name: name.unwrap_or_default(),
             class: values.owned("connector.class")?,
@@ -131,6 +132,10 @@ impl ConnectorConfig {
             connector: connector?,
             properties,
         };
+        let wanted = config.connector.put_records_max(&config);
+        if let Some(records) = wanted.filter(|_| !polls_as_set) {
+            config.consumer.max_poll_records = records;
+        }
         config.check_group(worker, problems);
         problems.extend(config.connector.validate(&config));
         Some(config)

@@ -36,6 +36,10 @@ impl Connector for TestSink {
         }
     }
 
+    fn put_records_max(&self, config: &ConnectorConfig) -> Option<usize> {
+        (config.own("mode") == Some("b")).then_some(3000)
+    }
+
     fn task(
         &self,
         _: &ConnectorConfig,
@@ -384,6 +388,18 @@ fn b_096_keys_that_share_consumers_refuse_are_named_with_their_replacement() {
                 assert!(errors[0].contains(replacement), "{errors:#?}");
             }
         }
+    }
+}
+
+#[test]
+fn a_sink_says_how_many_records_a_put_has_unless_a_file_does() {
+    for (worker, connector, records) in [
+        ("", "", 500),
+        ("", "mode=b\n", 3000),
+        ("", "mode=b\nconsumer.override.max.poll.records=7\n", 7),
+        ("consumer.max.poll.records=8\n", "mode=b\n", 8),
+    ] {
+        assert_eq!(consumer(worker, connector).max_poll_records, records);
     }
 }
 

@@ -221,6 +221,7 @@ async fn task_on(
             explicit: true,
             delivery_count_limit: 2,
             tasks: 1,
+            writes_at_once: false,
             flush_interval: 60 * S,
             shutdown_timeout: 5 * S,
             loss: LossLog {

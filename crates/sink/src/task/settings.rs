@@ -20,6 +20,8 @@ pub(crate) struct TaskSettings {
     pub(crate) delivery_count_limit: i16,
     /// Tasks of the connector.
     pub(crate) tasks: i16,
+    /// [`Connector::writes_at_once`](crate::Connector::writes_at_once).
+    pub(crate) writes_at_once: bool,
     /// Longest time between two flushes.
     pub(crate) flush_interval: Duration,
     /// Budget for ending after a failure.

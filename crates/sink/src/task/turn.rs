@@ -162,7 +162,7 @@ impl<S: RecordSource> ShareSinkTask<S> {
         Ok(())
     }
 
-    /// Puts what arrived, and what else arrives meanwhile, within bounds; then flushes it.
+    /// Puts what arrived and, where that shares a flush, what else arrives meanwhile, within bounds; then flushes it.
     async fn put_fresh(&mut self, turn: &mut Turn) -> Result<(), TaskFailure> {
         let started = Instant::now();
         let time_max = ROUND_TIME_MAX.min(self.settings.flush_interval);
@@ -174,7 +174,9 @@ impl<S: RecordSource> ShareSinkTask<S> {
                 self.put_rest(flight, turn).await?;
             }
             flight += 1;
-            let has_room = self.records_held() < ROUND_RECORDS_MAX && started.elapsed() < time_max;
+            let has_room = !self.settings.writes_at_once
+                && self.records_held() < ROUND_RECORDS_MAX
+                && started.elapsed() < time_max;
             if flight == self.held.len() && has_room && turn.goes_on() && !self.stopping() {
                 match self.try_poll().await {
                     Ok(polled) => polled.into_iter().for_each(|polled| self.arrived(polled)),

@@ -109,6 +109,7 @@ fn settings(setup: &TaskSetup, prepared: &Prepared, chain: Chain) -> TaskSetting
         explicit: config.consumer.acknowledgement_mode == AcknowledgementMode::Explicit,
         delivery_count_limit: prepared.delivery_count_limit,
         tasks: i16::try_from(config.tasks_max).unwrap_or(i16::MAX),
+        writes_at_once: config.connector().writes_at_once(),
         flush_interval: setup.flush_interval,
         shutdown_timeout: setup.shutdown_timeout,
         topics: config

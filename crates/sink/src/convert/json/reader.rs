@@ -291,20 +291,20 @@ impl<'a> Reader<'a, '_> {
         let start = self.at;
         self.consume(b'-');
         self.digits()?;
-        let mut is_integral = true;
+        let (mut is_integral, mut bytes_small) = (true, PLAIN_NUMBER_BYTES);
         if self.consume(b'.') {
             is_integral = false;
             self.digits()?;
         }
         if self.consume(b'e') || self.consume(b'E') {
-            is_integral = false;
+            (is_integral, bytes_small) = (false, SMALL_NUMBER_BYTES);
             if !self.consume(b'+') {
                 self.consume(b'-');
             }
             self.digits()?;
         }
         let text = self.text.get(start..self.at).unwrap_or_default();
-        if text.len() > SMALL_NUMBER_BYTES && Digits::parse(text).is_none() {
+        if text.len() > bytes_small && Digits::parse(text).is_none() {
             return Err(malformed(
                 "number of too many digits, or out of range",
                 start,
@@ -478,6 +478,9 @@ const FEW_MEMBERS: usize = 16;
 
 /// A number of so few bytes has digits and an exponent in range whatever it says.
 const SMALL_NUMBER_BYTES: usize = 9;
+
+/// The same of a number without an exponent: it has no more digits than a number may have.
+const PLAIN_NUMBER_BYTES: usize = 1000;
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 

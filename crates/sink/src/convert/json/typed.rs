@@ -297,14 +297,13 @@ impl Reading {
     }
 
     fn row(self, schema: &Schema, members: &[Member<'_>]) -> Result<Value, ConvertError> {
-        let nodes: HashMap<&str, &Node<'_>> =
-            members.iter().map(|(name, node)| (&**name, node)).collect();
+        let mut nodes = Finder::new(members);
         let mut found = 0;
         let mut values = Vec::with_capacity(schema.fields().len());
         for field in schema.fields() {
-            let node = nodes.get(&**field.name());
+            let node = nodes.find(field.name());
             found += usize::from(node.is_some());
-            match self.value(Some(field.schema()), node.copied().unwrap_or(&Node::Null)) {
+            match self.value(Some(field.schema()), node.unwrap_or(&Node::Null)) {
                 Ok(value) => values.push(value),
                 Err(error) => return Err(error.within(field.name())),
             }
@@ -316,6 +315,40 @@ impl Reading {
             )));
         }
         Ok(Value::Struct(Struct::new(schema.clone(), values)?))
+    }
+}
+
+/// Finds members, unlike each other, by their names: most rows have them in their schema's order.
+struct Finder<'n, 'a> {
+    members: &'n [Member<'a>],
+    /// Behind the one that was found last.
+    next: usize,
+    /// Made for the first one that isn't next.
+    places: Option<HashMap<&'n str, usize>>,
+}
+
+impl<'n, 'a> Finder<'n, 'a> {
+    const fn new(members: &'n [Member<'a>]) -> Self {
+        Self {
+            members,
+            next: 0,
+            places: None,
+        }
+    }
+
+    fn find(&mut self, name: &str) -> Option<&'n Node<'a>> {
+        let members = self.members;
+        let is_next = |member: &&Member<'_>| member.0 == name;
+        let place = match members.get(self.next).filter(is_next) {
+            Some(_) => self.next,
+            None => {
+                let names = members.iter().enumerate();
+                let places = || names.map(|(place, (name, _))| (&**name, place)).collect();
+                *self.places.get_or_insert_with(places).get(name)?
+            }
+        };
+        self.next = place + 1;
+        members.get(place).map(|member| &member.1)
     }
 }
 

@@ -121,6 +121,7 @@ fn settings() -> TaskSettings {
         explicit: true,
         delivery_count_limit: 5,
         tasks: 1,
+        writes_at_once: false,
         flush_interval: Duration::from_secs(60),
         shutdown_timeout: 5 * S,
         loss: LossLog {
@@ -207,6 +208,21 @@ async fn batches_that_are_ready_share_a_flush() {
             .count(),
         1
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sink_that_writes_at_once_has_each_put_accepted_before_the_next_begins() {
+    let broker = Broker::default();
+    for first in [0, 10] {
+        broker.deliver(first..first + 10, 1);
+    }
+    let sink = SinkScript::puts([Step::Slow(2 * S), Step::Slow(2 * S)]);
+    let running = Running::start_with(&broker, sink, |settings| settings.writes_at_once = true);
+    sleep(3 * S).await;
+    assert_eq!(broker.accepted(), offsets(0..10));
+    sleep(2 * S).await;
+    assert_eq!(broker.accepted(), offsets(0..20));
+    running.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
