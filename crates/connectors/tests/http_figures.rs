@@ -71,7 +71,13 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     /// With so many records, produced in batches of at most so many bytes.
-    async fn prepare(cluster: &'a Cluster, name: &str, lock_ms: &str, records: usize, batch_bytes: usize) -> Self {
+    async fn prepare(
+        cluster: &'a Cluster,
+        name: &str,
+        lock_ms: &str,
+        records: usize,
+        batch_bytes: usize,
+    ) -> Self {
         let client = ClientConfig::new(cluster.bootstrap_servers()).unwrap();
         let admin = Admin::new(client.clone());
         let settings = [
@@ -112,7 +118,10 @@ impl<'a> Run<'a> {
             ("topics", &self.name),
             ("share.group.id", &self.name),
             ("http.url", &url),
-            ("value.converter", "org.apache.kafka.connect.storage.StringConverter"),
+            (
+                "value.converter",
+                "org.apache.kafka.connect.storage.StringConverter",
+            ),
         ]
         .iter()
         .chain(settings)
@@ -125,11 +134,19 @@ impl<'a> Run<'a> {
     }
 
     /// Has so many workers send everything; what the server counted, and what the workers did.
-    async fn send_all(&mut self, workers: usize, settings: &[(&str, &str)]) -> (Counts, Vec<TaskCounters>) {
+    async fn send_all(
+        &mut self,
+        workers: usize,
+        settings: &[(&str, &str)],
+    ) -> (Counts, Vec<TaskCounters>) {
         let workers: Vec<_> = (0..workers).map(|_| self.start(settings)).collect();
         let settled = async {
             loop {
-                let offsets = self.admin.share_group_offsets(&self.name, None).await.unwrap();
+                let offsets = self
+                    .admin
+                    .share_group_offsets(&self.name, None)
+                    .await
+                    .unwrap();
                 if offsets.first().and_then(|partition| partition.lag) == Some(0) {
                     return;
                 }
@@ -153,9 +170,14 @@ impl Drop for Run<'_> {
 }
 
 /// Sends records at 50 ms a call; prints and returns the rate.
-async fn rate(cluster: &Cluster, name: &str, records: usize, workers: usize, settings: &[(&str, &str)]) -> f64 {
-    let batch_bytes = 16 << 10;
-    rate_of_batches(cluster, name, records, workers, settings, batch_bytes).await
+async fn rate(
+    cluster: &Cluster,
+    name: &str,
+    records: usize,
+    workers: usize,
+    settings: &[(&str, &str)],
+) -> f64 {
+    rate_of_batches(cluster, name, records, workers, settings, LARGE).await
 }
 
 async fn rate_of_batches(
@@ -176,15 +198,22 @@ async fn rate_of_batches(
         "{name}: {:.1} calls/s in the middle, {:.1} from the first to the last; by worker {:?}",
         counts.rate(),
         counts.whole_rate(),
-        totals.iter().map(|totals| totals.written).collect::<Vec<_>>()
+        totals
+            .iter()
+            .map(|totals| totals.written)
+            .collect::<Vec<_>>()
     );
     counts.rate()
 }
 
-/// Bytes of a producer's batch with a few records.
+/// Bytes of a producer's batch with a few records, and with many.
 const SMALL: usize = 100;
+const LARGE: usize = 16 << 10;
 const ONE: &[(&str, &str)] = &[("http.concurrency.max", "1")];
-const MANY: &[(&str, &str)] = &[("http.concurrency.start", "64"), ("http.concurrency.max", "64")];
+const MANY: &[(&str, &str)] = &[
+    ("http.concurrency.start", "64"),
+    ("http.concurrency.max", "64"),
+];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_requests_at_a_time_are_as_many_times_as_fast_and_two_workers_twice_as_fast() {
@@ -193,9 +222,17 @@ async fn many_requests_at_a_time_are_as_many_times_as_fast_and_two_workers_twice
         let one = rate(cluster, "one-at-a-time", demands.records / 40, 1, ONE).await;
         let many = rate(cluster, "many", demands.records, 1, MANY).await;
         let two = rate(cluster, "two-workers", demands.records, 2, MANY).await;
-        println!("64 at a time: {:.1} times one; two workers: {:.2} times one", many / one, two / many);
-        let small = rate_of_batches(cluster, "small-batches", demands.records, 1, MANY, SMALL).await;
-        println!("batches of a few records: {:.2} of the rate of large ones", small / many);
+        println!(
+            "64 at a time: {:.1} times one; two workers: {:.2} times one",
+            many / one,
+            two / many
+        );
+        let small =
+            rate_of_batches(cluster, "small-batches", demands.records, 1, MANY, SMALL).await;
+        println!(
+            "batches of a few records: {:.2} of the rate of large ones",
+            small / many
+        );
         assert!(small >= 0.9 * many, "{small:.1} to {many:.1}");
         assert!(many >= demands.many_to_one * one, "{many:.1} to {one:.1}");
         assert!(two >= demands.two_to_one * many, "{two:.1} to {many:.1}");
@@ -207,7 +244,7 @@ async fn many_requests_at_a_time_are_as_many_times_as_fast_and_two_workers_twice
 async fn what_is_refused_gets_a_letter_and_all_else_is_sent_with_two_tries_at_most() {
     on_both(&[], async |cluster| {
         let records = demands().records;
-        let mut run = Run::prepare(cluster, "failing", "30000", records, 16 << 10).await;
+        let mut run = Run::prepare(cluster, "failing", "30000", records, LARGE).await;
         run.server.tell("delay 50").unwrap();
         run.server.tell("fail").unwrap();
         let letters = "failing-letters";
@@ -242,13 +279,16 @@ async fn no_record_is_with_two_workers_at_once_while_calls_hang_for_two_locks() 
     on_both(&[], async |cluster| {
         let (records, lock_ms) = match std::env::var_os("SHAREGROUP_HTTP") {
             Some(_) => (500, 5_000),
-            None => (100, 1_000),
+            None => (300, 1_000),
         };
         let mut run = Run::prepare(cluster, "hanging", &lock_ms.to_string(), records, 200).await;
         run.server.tell(&format!("delay {}", 2 * lock_ms)).unwrap();
         let (counts, totals) = run.send_all(2, MANY).await;
         println!("{counts:?}; {totals:?}");
-        assert_eq!((counts.calls, counts.records, counts.overlaps), (records, records, 0));
+        assert_eq!(
+            (counts.calls, counts.records, counts.overlaps),
+            (records, records, 0)
+        );
         let count = |of: fn(&TaskCounters) -> u64| totals.iter().map(of).sum::<u64>();
         assert_eq!(count(|totals| totals.written), records as u64);
         assert_eq!(count(|totals| totals.locks_lost), 0);

@@ -33,7 +33,12 @@ const HTTP1_BASIC: Dialect = Dialect {
         ("connection.password", "pass-4f1d99e2"),
     ],
     wrong: ("connection.password", "wrong-8ab3c0d7"),
-    secrets: &["pass-4f1d99e2", "wrong-8ab3c0d7", "dXNlcjpwYXNzLTRmMWQ5OWUy", URL_TOKEN],
+    secrets: &[
+        "pass-4f1d99e2",
+        "wrong-8ab3c0d7",
+        "dXNlcjpwYXNzLTRmMWQ5OWUy",
+        URL_TOKEN,
+    ],
 };
 
 const HTTP2_BEARER: Dialect = Dialect {
@@ -76,7 +81,9 @@ impl Web {
             self.port = server.port();
             self.server = Some(server);
         }
-        self.server.as_mut().ok_or_else(|| TargetError::broken("no server"))
+        self.server
+            .as_mut()
+            .ok_or_else(|| TargetError::broken("no server"))
     }
 
     fn tell(&mut self, command: &str) -> Result<(), TargetError> {
@@ -107,11 +114,15 @@ impl Target for Web {
             ("connector.class", "http"),
             ("http.url", &url),
             ("http.version", self.dialect.version),
-            ("value.converter", "org.apache.kafka.connect.storage.StringConverter"),
+            (
+                "value.converter",
+                "org.apache.kafka.connect.storage.StringConverter",
+            ),
             ("response.log", "all"),
         ];
         let keys = keys.iter().chain(self.dialect.right);
-        keys.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        keys.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect()
     }
 
     fn good_record(&self, recipe: &Recipe) -> OwnedRecord {
@@ -131,7 +142,9 @@ impl Target for Web {
 
     async fn read_back(&mut self) -> Result<Vec<Arrived>, TargetError> {
         let found = kept(&self.folder, &self.topic)?.into_iter();
-        Ok(found.map(|(number, times)| Arrived { number, times }).collect())
+        Ok(found
+            .map(|(number, times)| Arrived { number, times })
+            .collect())
     }
 
     async fn trouble(&mut self, trouble: Trouble) -> Result<(), TargetError> {
@@ -160,7 +173,11 @@ impl Target for Web {
     }
 
     fn secrets(&self) -> Vec<String> {
-        self.dialect.secrets.iter().map(|&secret| secret.to_owned()).collect()
+        self.dialect
+            .secrets
+            .iter()
+            .map(|&secret| secret.to_owned())
+            .collect()
     }
 
     async fn stop(&mut self) {

@@ -122,7 +122,10 @@ pub fn without_passwords(text: &str) -> Cow<'_, str> {
         match word[start..].rsplit_once('@') {
             Some((user, host)) if user.contains(':') => {
                 let before = &word[..start];
-                Cow::Owned(format!("{before}{HIDDEN}@{}", without_query(host, start > 0)))
+                Cow::Owned(format!(
+                    "{before}{HIDDEN}@{}",
+                    without_query(host, start > 0)
+                ))
             }
             _ => without_query(word, start > 0),
         }
@@ -192,8 +195,14 @@ mod tests {
             ("amqp://me:s@e=cret@h", "amqp://[hidden]@h"),
             ("\"https://u:p@h\" is odd", "\"https://[hidden]@h\" is odd"),
             ("`u:p@h` is odd", "`[hidden]@h` is odd"),
-            ("http://h/x?token=s3cret is odd", "http://h/x?[hidden] is odd"),
-            ("\"http://me:p@h?t=s3cret\"", "\"http://[hidden]@h?[hidden]\""),
+            (
+                "http://h/x?token=s3cret is odd",
+                "http://h/x?[hidden] is odd",
+            ),
+            (
+                "\"http://me:p@h?t=s3cret\"",
+                "\"http://[hidden]@h?[hidden]\"",
+            ),
             (
                 "jdbc:postgresql://h/db?user=me&password=s3cret",
                 "jdbc:postgresql://h/db?[hidden]",

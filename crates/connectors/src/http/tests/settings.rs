@@ -117,7 +117,11 @@ fn secrets_are_in_no_text() {
         "{found}"
     );
     let url_key = |key: &'static str, url: &'static str| {
-        let found = problems(&[("http.url", "http://h/"), ("auth.type", "oauth2"), (key, url)]);
+        let found = problems(&[
+            ("http.url", "http://h/"),
+            ("auth.type", "oauth2"),
+            (key, url),
+        ]);
         assert!(found.contains(key) && !found.contains("hush"), "{found}");
     };
     url_key("http.url", "ftp://h/hush1?t=hush2");
