@@ -177,8 +177,7 @@ async fn rate(
     workers: usize,
     settings: &[(&str, &str)],
 ) -> f64 {
-    let batch_bytes = 16 << 10;
-    rate_of_batches(cluster, name, records, workers, settings, batch_bytes).await
+    rate_of_batches(cluster, name, records, workers, settings, LARGE).await
 }
 
 async fn rate_of_batches(
@@ -207,8 +206,9 @@ async fn rate_of_batches(
     counts.rate()
 }
 
-/// Bytes of a producer's batch with a few records.
+/// Bytes of a producer's batch with a few records, and with many.
 const SMALL: usize = 100;
+const LARGE: usize = 16 << 10;
 const ONE: &[(&str, &str)] = &[("http.concurrency.max", "1")];
 const MANY: &[(&str, &str)] = &[
     ("http.concurrency.start", "64"),
@@ -244,7 +244,7 @@ async fn many_requests_at_a_time_are_as_many_times_as_fast_and_two_workers_twice
 async fn what_is_refused_gets_a_letter_and_all_else_is_sent_with_two_tries_at_most() {
     on_both(&[], async |cluster| {
         let records = demands().records;
-        let mut run = Run::prepare(cluster, "failing", "30000", records, 16 << 10).await;
+        let mut run = Run::prepare(cluster, "failing", "30000", records, LARGE).await;
         run.server.tell("delay 50").unwrap();
         run.server.tell("fail").unwrap();
         let letters = "failing-letters";
@@ -279,7 +279,7 @@ async fn no_record_is_with_two_workers_at_once_while_calls_hang_for_two_locks() 
     on_both(&[], async |cluster| {
         let (records, lock_ms) = match std::env::var_os("SHAREGROUP_HTTP") {
             Some(_) => (500, 5_000),
-            None => (100, 1_000),
+            None => (300, 1_000),
         };
         let mut run = Run::prepare(cluster, "hanging", &lock_ms.to_string(), records, 200).await;
         run.server.tell(&format!("delay {}", 2 * lock_ms)).unwrap();

@@ -5,7 +5,8 @@
 //! - An eighth of a window or more says that the target has too much to do (429, 503 and the like, no answer, no
 //!   connection): the number falls by a quarter.
 //! - Answers take more than twice as long on average as they did in the best window: as many requests wait as are
-//!   worked on, and more of them would only wait. The number falls by an eighth.
+//!   worked on, and more of them would only wait. The number falls by an eighth, but not below where it began: few requests
+//!   are slow for other reasons, and fewer would not be faster.
 //! - They take more than one and a half times as long: it stays.
 //! - Otherwise, if all places were taken, it grows: it doubles until it first falls, and grows by an eighth from
 //!   then on.
@@ -19,6 +20,8 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(super) struct Concurrency {
     max: f64,
+    /// Where it began; it falls lower for what the target says alone.
+    start: f64,
     limit: f64,
     /// Whether it has never fallen.
     doubles: bool,
@@ -43,9 +46,11 @@ struct Window {
 
 impl Concurrency {
     pub(super) fn new(start: u32, max: u32) -> Self {
+        let start = f64::from(start.clamp(1, max.max(1)));
         let mut this = Self {
             max: f64::from(max.max(1)),
-            limit: f64::from(start.clamp(1, max.max(1))),
+            start,
+            limit: start,
             doubles: true,
             window: Window::default(),
             best: None,
@@ -110,9 +115,12 @@ impl Concurrency {
             (Some(mean), Some(best)) => Some(best.min(mean)),
             (mean, best) => mean.or(best),
         };
-        if is_pressed || is_slow {
-            let kept = if is_pressed { 0.75 } else { 0.875 };
-            self.limit = (self.limit * kept).max(1.0);
+        if is_pressed {
+            self.limit = (self.limit * 0.75).max(1.0);
+            self.doubles = false;
+        } else if is_slow {
+            // Lower than where it began is what the target has asked for.
+            self.limit = (self.limit * 0.875).max(self.limit.min(self.start));
             self.doubles = false;
         } else if window.was_full && !is_slower {
             let more = if self.doubles {
@@ -211,6 +219,17 @@ mod tests {
         let many = run(&target(None), &mut Concurrency::new(16, 64), 2_000);
         let times = one.as_secs_f64() / many.as_secs_f64();
         assert!(times > 50.0, "{times}");
+    }
+
+    /// A machine that is busy with something else.
+    #[test]
+    fn answers_that_are_slow_for_other_reasons_do_not_take_it_below_where_it_began() {
+        let mut concurrency = Concurrency::new(16, 256);
+        for answer in 0..4_000 {
+            let millis = if answer < 100 { 1 } else { 2 + answer % 7 };
+            concurrency.ended(Duration::from_millis(millis), false, true);
+            assert!(concurrency.limit >= 16.0, "{answer}: {concurrency:?}");
+        }
     }
 
     #[test]

@@ -141,7 +141,7 @@ impl Target for Web {
         }
     }
 
-    fn bad_record(&self) -> Result<OwnedRecord, TargetError> {
+    fn bad_record(&self, _: &Recipe) -> Result<OwnedRecord, TargetError> {
         Ok(OwnedRecord {
             value: Some("bad".into()),
             ..OwnedRecord::default()

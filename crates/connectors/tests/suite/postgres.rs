@@ -138,8 +138,8 @@ impl Target for Tables {
         self.record(recipe.key, recipe.number.cast_signed(), recipe.bytes)
     }
 
-    fn bad_record(&self) -> Result<OwnedRecord, TargetError> {
-        Ok(self.record(0, -1, 0))
+    fn bad_record(&self, recipe: &Recipe) -> Result<OwnedRecord, TargetError> {
+        Ok(self.record(recipe.key, -1, 0))
     }
 
     async fn read_back(&mut self) -> Result<Vec<Arrived>, TargetError> {

@@ -1,6 +1,6 @@
 //! A server of HTTP as a process of its own: the test's program, started once more.
 //!
-//! It keeps the number of each record once for each idempotency key, in a file for each path, before it answers. So what it
+//! It keeps the number of each record once for each idempotency key, in a file for each last part of a path, before it answers. So what it
 //! has kept outlives it.
 #![allow(dead_code, reason = "a test uses what it needs")]
 
@@ -142,7 +142,7 @@ impl Counts {
     }
 }
 
-/// The numbers that are in the file of a path, and how often.
+/// The numbers that are in the file of a path's last part, and how often.
 pub(crate) fn kept(folder: &Path, path: &str) -> io::Result<BTreeMap<u64, u64>> {
     let mut found = BTreeMap::new();
     let text = match fs::read_to_string(file(folder, path)) {
@@ -158,7 +158,7 @@ pub(crate) fn kept(folder: &Path, path: &str) -> io::Result<BTreeMap<u64, u64>> 
 }
 
 fn file(folder: &Path, path: &str) -> PathBuf {
-    folder.join(path.trim_start_matches('/').replace('/', "_"))
+    folder.join(path)
 }
 
 /// In a process that [`WebServer::start`] has started, serves until that is dropped. In any other it returns at once.
@@ -299,7 +299,9 @@ impl Mood {
         if self.fails_some && number % 20 == 7 && *calls == 1 {
             return Reply::status(503).after(self.delay);
         }
+        // In HTTP/2 it comes with scheme and host.
         let path = seen.target.split('?').next().unwrap_or_default();
+        let path = path.rsplit('/').next().unwrap_or_default();
         self.keep(path, key, number).unwrap();
         Reply::status(200).after(self.delay)
     }

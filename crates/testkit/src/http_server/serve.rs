@@ -59,6 +59,10 @@ pub(super) async fn accept(
 }
 
 async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, shared: Arc<Shared>) {
+    // Many small answers on one connection must not wait for each other.
+    if stream.set_nodelay(true).is_err() {
+        return;
+    }
     let number = {
         let mut log = shared.log();
         log.connections += 1;

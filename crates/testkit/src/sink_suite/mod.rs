@@ -114,7 +114,7 @@
 //!         }
 //!     }
 //!
-//!     fn bad_record(&self) -> Result<OwnedRecord, TargetError> {
+//!     fn bad_record(&self, _: &Recipe) -> Result<OwnedRecord, TargetError> {
 //!         Ok(OwnedRecord {
 //!             value: Some(vec![0xff].into()),
 //!             ..OwnedRecord::default()

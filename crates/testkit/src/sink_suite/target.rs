@@ -34,11 +34,13 @@ pub trait Target: Send {
     /// headers count; offset, timestamp and delivery count are the suite's.
     fn good_record(&self, recipe: &Recipe) -> OwnedRecord;
 
-    /// A record that the target refuses for good, whatever else is written with it.
+    /// A record that the target refuses for good, whatever else is written with it. Where keys count, it has the
+    /// recipe's.
     ///
     /// # Errors
     /// [`TargetError::CantPlay`], as by default: the target takes everything.
-    fn bad_record(&self) -> Result<OwnedRecord, TargetError> {
+    fn bad_record(&self, recipe: &Recipe) -> Result<OwnedRecord, TargetError> {
+        let _ = recipe;
         Err(TargetError::cant_play("the target refuses no record"))
     }
 

@@ -46,14 +46,15 @@ fn there(accepted: &BTreeSet<u64>, found: &Found) -> Checked {
 /// A put with bad records says of each record what became of it.
 pub(super) async fn bad_record_is_named<T: Target>(scene: &mut Scene<'_, T>) -> Checked {
     let mut records = scene.placed(&recipes(0..10));
-    let bad = Placed {
-        offset: 0,
-        number: None,
-        delivery_count: 1,
-        record: scene.target.bad_record()?,
-    };
-    for place in BAD_PLACES {
-        records.insert(place, bad.clone());
+    let bad = (100..).map(|number| scene.target.bad_record(&Recipe::of(number)));
+    for (place, record) in BAD_PLACES.into_iter().zip(bad) {
+        let bad = Placed {
+            offset: 0,
+            number: None,
+            delivery_count: 1,
+            record: record?,
+        };
+        records.insert(place, bad);
     }
     for (offset, placed) in (0..).zip(&mut records) {
         placed.offset = offset;
@@ -69,7 +70,9 @@ pub(super) async fn bad_record_is_named<T: Target>(scene: &mut Scene<'_, T>) -> 
                 "a put with bad records fails as a whole (PutError::Fatal)",
                 || put.told(),
             )?;
-            let alone = task.put(std::slice::from_ref(&bad)).await?;
+            let bad = records.iter().filter(|placed| placed.number.is_none());
+            let bad: Vec<_> = bad.take(1).cloned().collect();
+            let alone = task.put(&bad).await?;
             not_accepted(&alone)?;
             ensure(
                 alone.is_fatal() || alone.refused().next().is_some(),

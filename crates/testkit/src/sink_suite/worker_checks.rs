@@ -62,11 +62,11 @@ async fn produce_with_bad_ones<T: Target>(
     bad_offsets: &[usize],
 ) -> Checked<Vec<Recipe>> {
     let written = recipes(0..30);
-    let bad = scene.target.bad_record()?;
     let good = |recipe: &Recipe| scene.record(recipe);
     let mut records: Vec<OwnedRecord> = written.iter().map(good).collect();
-    for &offset in bad_offsets {
-        records.insert(offset, bad.clone());
+    for (number, &offset) in (100..).zip(bad_offsets) {
+        let bad = scene.target.bad_record(&Recipe::of(number))?;
+        records.insert(offset, bad);
     }
     scene.produce(records).await?;
     Ok(written)

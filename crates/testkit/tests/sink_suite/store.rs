@@ -162,9 +162,9 @@ impl Target for Store {
         }
     }
 
-    fn bad_record(&self) -> Result<OwnedRecord, TargetError> {
+    fn bad_record(&self, recipe: &Recipe) -> Result<OwnedRecord, TargetError> {
         Ok(OwnedRecord {
-            key: Some("k".into()),
+            key: Some(format!("k{}", recipe.key).into()),
             value: Some("no number".into()),
             ..OwnedRecord::default()
         })

@@ -45,7 +45,7 @@ impl Target for Server {
         }
     }
 
-    fn bad_record(&self) -> Result<OwnedRecord, TargetError> {
+    fn bad_record(&self, _: &Recipe) -> Result<OwnedRecord, TargetError> {
         // A record without a value.
         Ok(OwnedRecord::default())
     }
