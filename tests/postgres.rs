@@ -1,6 +1,12 @@
 //! The program writes into a real PostgreSQL, what real Kafka has; both the program and PostgreSQL are killed, or
 //! PostgreSQL is away for long.
 #![cfg(unix)]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test stops at the first failure"
+)]
 
 mod support;
 
