@@ -40,7 +40,7 @@ impl Session {
     pub(super) async fn open(config: &PostgresConfig, held: Held) -> Result<Self, Trouble> {
         let place = config.target.place();
         let fail = |error: &Error| {
-            let Trouble { kind, reason } = Trouble::of(error);
+            let Trouble { kind, reason, .. } = Trouble::of(error);
             let kind = match kind {
                 TroubleKind::Broken => kind,
                 _ => TroubleKind::Later,

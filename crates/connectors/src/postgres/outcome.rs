@@ -20,6 +20,8 @@ use tokio_postgres::Error;
 pub(super) struct Trouble {
     pub(super) kind: TroubleKind,
     pub(super) reason: String,
+    /// Which row of a COPY it is, from 0, where the server names it and it may be refused for that.
+    pub(super) row: Option<usize>,
 }
 
 /// Who is to blame.
@@ -44,7 +46,11 @@ pub(super) enum TroubleKind {
 impl Trouble {
     pub(super) fn new(kind: TroubleKind, reason: impl Into<String>) -> Self {
         let reason = reason.into();
-        Self { kind, reason }
+        Self {
+            kind,
+            reason,
+            row: None,
+        }
     }
 
     /// What an error of a statement means.
@@ -60,7 +66,12 @@ impl Trouble {
         {
             reason = format!("column {column}: {reason}");
         }
-        Self::new(kind_of(code), reason)
+        let mut trouble = Self::new(kind_of(code), reason);
+        // A row that is there already may be the same one.
+        if trouble.kind == TroubleKind::Row && code != "23505" {
+            trouble.row = said.where_().and_then(row_of_copy);
+        }
+        trouble
     }
 
     /// What the runtime is told where no single row is to blame.
@@ -90,6 +101,14 @@ fn with_causes(error: &Error) -> String {
         next = cause.source();
     }
     text
+}
+
+/// The row that the context of an error names, as `COPY orders, line 3, column id: ...` on a line of its own.
+fn row_of_copy(context: &str) -> Option<usize> {
+    let copy = context.lines().find(|line| line.starts_with("COPY "))?;
+    let (_, line) = copy.rsplit_once(", line ")?;
+    let digits = line.split(|c: char| !c.is_ascii_digit()).next()?;
+    digits.parse::<usize>().ok()?.checked_sub(1)
 }
 
 fn kind_of(code: &str) -> TroubleKind {
@@ -126,6 +145,23 @@ pub(super) fn needs_new_connection(error: &Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_row_of_a_copy_is_read_from_the_context() {
+        for (context, row) in [
+            ("COPY orders, line 3", Some(2)),
+            ("COPY orders, line 12, column name", Some(11)),
+            (
+                "PL/pgSQL function f() line 1 at RAISE\nCOPY orders, line 1",
+                Some(0),
+            ),
+            ("PL/pgSQL function f() line 1 at RAISE", None),
+            ("COPY orders, line 0", None),
+            ("COPY orders, line x", None),
+        ] {
+            assert_eq!(row_of_copy(context), row, "{context}");
+        }
+    }
 
     #[test]
     fn each_state_is_what_the_table_says() {

@@ -292,6 +292,9 @@ impl Put<'_> {
                 Err(trouble) => trouble,
             };
             match trouble.kind {
+                TroubleKind::Row if trouble.row.is_some_and(|row| row < rows.records.len()) => {
+                    open.extend(self.without(rows, &trouble));
+                }
                 TroubleKind::Row | TroubleKind::RowLater if order == Order::Rows => {
                     self.work.may_copy = false;
                     open.push(rows);
@@ -319,6 +322,20 @@ impl Put<'_> {
             }
         }
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Refuses the row that is to blame. Those behind it, and those before it, which were fine: the next to be written.
+    fn without(&mut self, mut rows: Rows, trouble: &Trouble) -> [Rows; 2] {
+        let row = trouble.row.unwrap_or(0).min(rows.records.len());
+        let behind = rows.records.split_off((row + 1).min(rows.records.len()));
+        let bad = rows.records.split_off(row);
+        let part = |records| Rows {
+            layout: Arc::clone(&rows.layout),
+            records,
+        };
+        let (behind, bad) = (part(behind), part(bad));
+        self.report(&bad, &refused(trouble.reason.clone()));
+        [behind, rows]
     }
 
     /// Records by what their rows are like. Where their order counts, those between two of one kind part them.

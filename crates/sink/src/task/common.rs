@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::Control;
 use super::breaker::Breaker;
 use super::settings::FailureSettings;
+use super::telling::Telling;
 use crate::source::RecordSource;
 
 #[derive(Debug)]
@@ -44,6 +45,8 @@ pub(super) struct State {
     last_probe: u64,
     /// Whether a failure of the task has been told.
     failure_is_told: bool,
+    /// What is said of records that aren't written.
+    pub(super) telling: Telling,
 }
 
 /// What one lane adds.
@@ -85,6 +88,7 @@ impl Common {
                 outages: (0, Duration::ZERO),
                 last_probe: 0,
                 failure_is_told: false,
+                telling: Telling::default(),
             }),
             failing: Notify::new(),
         }
@@ -157,6 +161,7 @@ impl State {
         self.written += records as u64;
         self.written_at = Some(Instant::now());
         let outage = self.breaker.written()?;
+        self.telling.over();
         self.probes = 0;
         self.outages = (self.outages.0 + 1, outage);
         Some(outage)

@@ -581,11 +581,14 @@ impl<S: RecordSource> ShareSinkTask<S> {
         )));
     }
 
-    /// Logs what failed in this turn, with a growing distance.
+    /// Logs what failed in this turn, but no more than a line a minute.
     pub(super) fn log_trouble(&self) {
         let failures = self.held.iter().flat_map(Flight::failures);
         let mut failures = failures.filter(|failure| failure.turn == self.turns);
-        let Some(failure) = failures.find(|failure| failure.attempts.is_power_of_two()) else {
+        let Some(failure) = failures.next() else {
+            return;
+        };
+        let Some(count) = self.common.lock().telling.failed(Instant::now()) else {
             return;
         };
         let wait = failure.retry_at.saturating_duration_since(Instant::now());
@@ -594,6 +597,7 @@ impl<S: RecordSource> ShareSinkTask<S> {
             error = %failure.why,
             held = self.records_held(),
             attempt = failure.attempts,
+            failures = count,
             wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
             "Records were not written; they are held and put again."
         );

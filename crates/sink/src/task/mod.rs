@@ -27,6 +27,7 @@ mod locks;
 mod settings;
 mod stages;
 mod stall;
+mod telling;
 #[cfg(test)]
 mod tests;
 mod turn;
