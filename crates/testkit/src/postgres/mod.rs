@@ -175,7 +175,12 @@ impl Postgres {
             }
             signal(pid, "KILL")?;
         }
-        self.wait()
+        self.wait()?;
+        // It could not remove what says that it is ready.
+        match fs::remove_file(self.data().join("postmaster.pid")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Stops all of the server's processes where they are: it takes connections and bytes, and says nothing.
@@ -344,7 +349,9 @@ folder=${2%/data}
 "$1" -D "$2" -c config_file="$2/conf" </dev/null &
 server=$!
 exec 3<&0
-( read -r _ <&3; : >"$folder/abandoned"; kill -s QUIT $server ) >/dev/null 2>&1 &
+( read -r _ <&3; : >"$folder/abandoned"
+# One that is about to start ignores it yet.
+while kill -s QUIT $server; do sleep 0.2; done ) >/dev/null 2>&1 &
 watcher=$!
 wait $server
 kill $watcher 2>/dev/null
