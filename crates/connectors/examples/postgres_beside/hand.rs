@@ -129,7 +129,12 @@ pub(super) async fn run(
     });
     let watch = Watch::begin(kafka, server, table, records.try_into()?).await?;
     let mut tasks: JoinSet<Result<(), AnyError>> = JoinSet::new();
-    tasks.spawn(drain(kafka.bootstrap_servers(), table.to_owned(), records, Arc::clone(&pace)));
+    tasks.spawn(drain(
+        kafka.bootstrap_servers(),
+        table.to_owned(),
+        records,
+        Arc::clone(&pace),
+    ));
     let folder = kafka.dir().join("by-hand");
     for _ in 0..CONNECTIONS {
         let (client, connection) = tokio_postgres::connect(&server.url(), NoTls).await?;
@@ -195,7 +200,9 @@ struct Writer {
 impl Writer {
     async fn write(self, table: String) -> Result<(), AnyError> {
         let text = match self.mode {
-            Mode::Insert => format!("COPY {table} (id, name, amount, at) FROM STDIN (FORMAT binary)"),
+            Mode::Insert => {
+                format!("COPY {table} (id, name, amount, at) FROM STDIN (FORMAT binary)")
+            }
             Mode::Upsert => format!(
                 "INSERT INTO {table} AS t (id, name, amount, at) \
                  SELECT c0, c1, c2, c3 FROM unnest($1::int8[], $2::text[], $3::float8[], $4::timestamp[]) AS u(c0, c1, c2, c3) \

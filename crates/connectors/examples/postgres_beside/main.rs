@@ -128,9 +128,7 @@ async fn main() -> Result<(), AnyError> {
                 let table = format!("{}_{mode}_{round}", way.name());
                 server.make_table(&table, mode, options.records).await?;
                 let measured = match way {
-                    Way::Ours => {
-                        workers::ours(&kafka, &server, &options, mode, &table).await?
-                    }
+                    Way::Ours => workers::ours(&kafka, &server, &options, mode, &table).await?,
                     Way::Debezium => {
                         workers::debezium(&kafka, &server, &options, mode, &table).await?
                     }
@@ -138,7 +136,9 @@ async fn main() -> Result<(), AnyError> {
                 };
                 println!("round {} {mode} {:<9} {measured}", round + 1, way.name());
                 server.check_and_drop(&table, options.records).await?;
-                let known = all.iter_mut().find(|one| one.way == way && one.mode == mode);
+                let known = all
+                    .iter_mut()
+                    .find(|one| one.way == way && one.mode == mode);
                 match known {
                     Some(series) => series.rounds.push(measured),
                     None => all.push(Series {

@@ -166,7 +166,9 @@ fn read(pid: u32) -> Option<Usage> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let ticks: u64 = fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?;
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let peak = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(Usage {
         cpu: Duration::from_millis(ticks * 10),
         peak_kib: peak.split_whitespace().next()?.parse().ok()?,
@@ -175,7 +177,7 @@ fn read(pid: u32) -> Option<Usage> {
 
 const POLL: Duration = Duration::from_millis(5);
 /// The log is this long without a byte before rows are counted.
-const QUIET: Duration = Duration::from_millis(60);
+const QUIET: Duration = Duration::from_millis(150);
 const COUNT_EVERY: Duration = Duration::from_millis(400);
 /// What the server writes by itself.
 const NOISE_BYTES: i64 = 16 * 1024;

@@ -26,7 +26,10 @@ impl Server {
         // What it costs to look must not hide in processes that help with it.
         let alone = "SET max_parallel_workers_per_gather = 0; SET TimeZone = 'UTC'";
         client.batch_execute(alone).await?;
-        let watcher: i32 = client.query_one("SELECT pg_backend_pid()", &[]).await?.get(0);
+        let watcher: i32 = client
+            .query_one("SELECT pg_backend_pid()", &[])
+            .await?
+            .get(0);
         Ok(Self {
             postgres,
             client,
@@ -39,7 +42,10 @@ impl Server {
     }
 
     pub(super) fn jdbc_url(&self) -> String {
-        format!("jdbc:postgresql://127.0.0.1:{}/postgres", self.postgres.port())
+        format!(
+            "jdbc:postgresql://127.0.0.1:{}/postgres",
+            self.postgres.port()
+        )
     }
 
     pub(super) const fn user(&self) -> &'static str {
@@ -94,7 +100,9 @@ impl Server {
         if different != 0 {
             return Err(format!("{different} rows of {table} are not what was produced").into());
         }
-        self.client.batch_execute(&format!("DROP TABLE {table}")).await?;
+        self.client
+            .batch_execute(&format!("DROP TABLE {table}"))
+            .await?;
         Ok(())
     }
 
@@ -104,7 +112,10 @@ impl Server {
         let own = ticks(postmaster).ok_or("the server is gone")?;
         let mut sum = own.itself + own.ended_children;
         for entry in fs::read_dir("/proc")? {
-            let pid = entry?.file_name().to_str().and_then(|name| name.parse().ok());
+            let pid = entry?
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok());
             let Some(pid) = pid.filter(|pid| *pid != self.watcher) else {
                 continue;
             };

@@ -34,8 +34,7 @@ impl Row {
 pub(super) const EXPECTED: &str = "SELECT id, 'customer ' || id AS name, id / 4.0::float8 AS amount, \
      timestamp '2023-11-14 22:13:20' + id * interval '1 ms' AS at";
 
-const KEY_SCHEMA: &str =
-    r#"{"type":"struct","fields":[{"type":"int64","optional":false,"field":"id"}],"optional":false}"#;
+const KEY_SCHEMA: &str = r#"{"type":"struct","fields":[{"type":"int64","optional":false,"field":"id"}],"optional":false}"#;
 const SCHEMA: &str = r#"{"type":"struct","fields":[{"type":"int64","optional":false,"field":"id"},{"type":"string","optional":false,"field":"name"},{"type":"double","optional":false,"field":"amount"},{"type":"int64","optional":false,"name":"org.apache.kafka.connect.data.Timestamp","version":1,"field":"at"}],"optional":false}"#;
 
 /// Makes the topic and fills it.

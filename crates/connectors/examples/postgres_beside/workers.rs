@@ -42,13 +42,20 @@ pub(super) async fn ours(
         Mode::Insert => "",
         Mode::Upsert => "version.field=at\n",
     };
-    let more = std::env::var("OURS_MORE").unwrap_or_default().replace(';', "\n");
+    let more = std::env::var("OURS_MORE")
+        .unwrap_or_default()
+        .replace(';', "\n");
     let sink = format!(
         "name={table}\nconnector.class=postgres\ntasks.max=1\nshare.concurrency={CONNECTIONS}\ntopics={TOPIC}\nconnection.url={}\n\
          insert.mode={mode}\npk.mode=record_key\ntable.name.format={table}\nbatch.size={BATCH}\n{guard}{more}\n",
         server.url()
     );
-    let settings = settings(kafka, table, "consumer.group.protocol=share\nlisteners=\n", &sink)?;
+    let settings = settings(
+        kafka,
+        table,
+        "consumer.group.protocol=share\nlisteners=\n",
+        &sink,
+    )?;
     let mut command = Command::new(&options.program);
     command.arg("run").args(&settings);
     measured(command, kafka, server, options, table).await
@@ -69,7 +76,9 @@ pub(super) async fn debezium(
         Mode::Insert => "?reWriteBatchedInserts=true",
         Mode::Upsert => "",
     };
-    let more = std::env::var("THEIRS_MORE").unwrap_or_default().replace(';', "\n");
+    let more = std::env::var("THEIRS_MORE")
+        .unwrap_or_default()
+        .replace(';', "\n");
     let sink = format!(
         "name={table}\nconnector.class=io.debezium.connector.jdbc.JdbcSinkConnector\ntasks.max={TASKS}\ntopics={TOPIC}\n\
          connection.url={}{rewrite}\nconnection.username={}\nconnection.password=none\ninsert.mode={mode}\n\
