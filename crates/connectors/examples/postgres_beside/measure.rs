@@ -88,7 +88,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Waits for the last row. `worker` is the process that writes, `is_alive` says whether it still does.
-    pub(super) async fn to_the_end(
+    pub(super) async fn until_full(
         self,
         worker: Option<u32>,
         mut is_alive: impl FnMut() -> Result<(), AnyError>,
