@@ -66,6 +66,11 @@ pub(crate) const PROOFS: &[Stage] = &[
         run: scale,
     },
     Stage {
+        name: "suite",
+        what: "every check of every built-in sink, with workers on a real broker as well",
+        run: suite,
+    },
+    Stage {
         name: "http",
         what: "20,000 calls of 50 ms: 64 at a time to one (50 times), two workers to one (1.9 times); failures; calls longer than locks",
         run: http,
@@ -154,6 +159,14 @@ fn scale(context: &Context) -> anyhow::Result<Count> {
         &["scale"],
         &[("SHAREGROUP_SCALE", "1")],
     )
+}
+
+fn suite(context: &Context) -> anyhow::Result<Count> {
+    let mut command = context.cargo(["test", "--package", "sharegroup-connectors"]);
+    command.args(["--all-features", "--test", "suite"]);
+    command.args(["--", "--nocapture", "--test-threads", "1"]);
+    command.env("SHAREGROUP_SUITE", "1");
+    context.cargo_test(&mut command)
 }
 
 fn http(context: &Context) -> anyhow::Result<Count> {

@@ -148,7 +148,7 @@ pub(super) async fn run(
         tasks.spawn(writer.write(table.to_owned()));
     }
     let measured = watch
-        .until_the_end(None, || match tasks.try_join_next() {
+        .until_full(None, || match tasks.try_join_next() {
             Some(Ok(Err(error))) => Err(error),
             Some(Err(error)) => Err(error.into()),
             _ => Ok(()),

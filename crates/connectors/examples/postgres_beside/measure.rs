@@ -88,7 +88,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Waits for the last row. `worker` is the process that writes, `is_alive` says whether it still does.
-    pub(super) async fn until_the_end(
+    pub(super) async fn until_full(
         self,
         worker: Option<u32>,
         mut is_alive: impl FnMut() -> Result<(), AnyError>,
@@ -177,7 +177,7 @@ fn read(pid: u32) -> Option<Usage> {
 
 const POLL: Duration = Duration::from_millis(5);
 /// The log is this long without a byte before rows are counted.
-const QUIET: Duration = Duration::from_millis(60);
+const QUIET: Duration = Duration::from_millis(150);
 const COUNT_EVERY: Duration = Duration::from_millis(400);
 /// What the server writes by itself.
 const NOISE_BYTES: i64 = 16 * 1024;

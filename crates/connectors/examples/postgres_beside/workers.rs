@@ -129,7 +129,7 @@ async fn measured(
         None => Ok(()),
         Some(status) => Err(format!("the worker ended with {status}").into()),
     };
-    let measured = watch.until_the_end(Some(pid), is_alive).await;
+    let measured = watch.until_full(Some(pid), is_alive).await;
     measured.inspect_err(|_| {
         let text = fs::read_to_string(&log).unwrap_or_default();
         let tail: Vec<_> = text.lines().rev().take(40).collect();

@@ -50,6 +50,7 @@
 //! | --- | --- |
 //! | `pk.mode` | `kafka` by default, with one column more: the topic's id |
 //! | `max.retries`, `retry.backoff.ms`, pools | no effect: `share.*` says how a put is tried again, one connection is kept for each of `share.concurrency` |
+//! | `max.poll.records` | `batch.size`, where no file sets it |
 //! | dots in a topic's name | become `_`; dots of `table.name.format` part schema and table |
 //! | `quote.sql.identifiers`, `quote.identifiers` | no effect: names are quoted; a column that isn't there by its name is looked for in lower case |
 //! | `db.timezone`, `use.time.zone` | no effect: moments are written in UTC, as `timestamptz` where a column is made |

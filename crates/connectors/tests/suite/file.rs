@@ -151,7 +151,9 @@ const SKIPPED: [&str; 12] = [
 /// Every check that the target can play has passed.
 fn passed(report: &Report) {
     report.verdict().unwrap();
-    assert_eq!(report.skipped(), SKIPPED);
+    let skipped = report.skipped();
+    let unexpected = |name: &&&str| !SKIPPED.contains(name);
+    assert_eq!(skipped.iter().find(unexpected), None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,10 +2,8 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use sharegroup_connectors::registry;
-use sharegroup_launcher::Kafka;
 use sharegroup_sink::{OwnedRecord, Registry};
 use sharegroup_testkit::sink_suite::{
     Arrived, Delivery, Promises, Recipe, Report, SLOW, SinkSuite, Target, TargetError, Trouble,
@@ -219,15 +217,11 @@ async fn http_2_keeps_the_promises_of_a_sink() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn http_keeps_the_promises_of_a_sink_on_a_real_broker() {
-    // So that the worker that is killed is missed soon.
-    let builder = Kafka::builder()
-        .set("group.share.session.timeout.ms", "6000")
-        .set("group.share.heartbeat.interval.ms", "1000");
-    let start = || builder.start_or_skip();
-    let kafka = tokio::task::spawn_blocking(start).await.unwrap().unwrap();
-    let Some(kafka) = kafka else { return };
-    let suite = suite("http-suite-kafka", HTTP1_BASIC)
-        .on(kafka.bootstrap_servers())
-        .patience(Duration::from_secs(120));
+    let Some(kafka) = super::kafka().await else {
+        return;
+    };
+    let web = Web::new("http-suite-kafka", HTTP1_BASIC);
+    let suite =
+        super::suite_on(&kafka, web).worker_process(WorkerCommand::this_program("worker_process"));
     passed(&suite.run().await);
 }

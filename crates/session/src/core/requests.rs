@@ -229,7 +229,7 @@ impl SessionCore {
         if self.wants_more || self.held_enough.is_some() {
             return 1;
         }
-        (held_max / 2).max(1).min(self.share_of_leader(held_max))
+        (held_max / 4).max(1).min(self.share_of_leader(held_max))
     }
 
     /// Leaders with partitions of ours, at least 1.
