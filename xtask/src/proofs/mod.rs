@@ -5,7 +5,7 @@ mod decode;
 mod drain;
 mod embedded;
 mod hostile;
-mod process;
+pub(crate) mod process;
 
 use anyhow::ensure;
 use sharegroup_launcher::Kafka;

@@ -82,7 +82,7 @@ async fn produce(args: &Args, origin: Instant, total: &AtomicU64) -> anyhow::Res
     // The consumer waits in a poll for one more record, which tells that these were all.
     total.store(records + 1, Ordering::Release);
     let last = Record::new(args.topic.as_str(), vec![0; VALUE_BYTES]).partition(0);
-    producer.send(last).await?;
+    drop(producer.send(last).await?);
     producer.flush().await?;
     Ok(())
 }

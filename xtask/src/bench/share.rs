@@ -1,0 +1,206 @@
+//! The run: every client in turn, in every scenario, for some rounds.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use sharegroup_launcher::{DEFAULT_VERSION, Tools};
+
+use super::ShareArgs;
+use super::broker::Cluster;
+use super::clients::{CONTENDERS, Clients, Contender, Maker};
+use super::figures::Figures;
+use super::report::{Measured, Report};
+use super::scenario::{self, Scenario, Shape};
+use super::{client, machine, report};
+use crate::run::Context;
+
+/// With `--quick` no new round begins after this.
+const QUICK: Duration = Duration::from_secs(5 * 60);
+
+pub(super) fn run(args: &ShareArgs) -> anyhow::Result<ExitCode> {
+    let scenarios = chosen(args)?;
+    if args.list {
+        scenarios
+            .iter()
+            .for_each(|scenario| println!("{}", scenario.name));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let context = Context::new(false)?;
+    let tools = Tools::fetch(DEFAULT_VERSION)?;
+    println!("Building the clients.");
+    let clients = Clients::build(&context, &tools)?;
+    let began = Instant::now();
+    let rounds = args.rounds.unwrap_or(if args.quick { 3 } else { 7 });
+    let mut bench = Bench {
+        clients,
+        tools,
+        logs: context.target_dir().join("benches").join("logs"),
+        rounds,
+        until: args.quick.then(|| began + QUICK),
+        measured: Vec::new(),
+        failures: Vec::new(),
+    };
+    fs::create_dir_all(&bench.logs)?;
+    let load = machine::load();
+    for brokers in [1, 3] {
+        let of_these: Vec<_> = scenarios
+            .iter()
+            .filter(|scenario| scenario.brokers == brokers)
+            .collect();
+        if !of_these.is_empty() {
+            bench.on_cluster(brokers, &of_these, args.quick)?;
+        }
+    }
+    let report = Report {
+        quick: args.quick,
+        versions: bench.clients.versions(&context),
+        missing: bench.clients.missing.clone(),
+        measured: bench.measured,
+        failures: bench.failures,
+        load,
+    };
+    report::write(&report, &context.root.join("benches").join("results"))?;
+    println!("took {} s", began.elapsed().as_secs());
+    report.say_ratios();
+    Ok(ExitCode::SUCCESS)
+}
+
+fn chosen(args: &ShareArgs) -> anyhow::Result<Vec<Scenario>> {
+    let mut scenarios = if args.quick {
+        scenario::quick()
+    } else {
+        scenario::all()
+    };
+    for name in &args.only {
+        let is_known = scenarios.iter().any(|scenario| scenario.name == *name);
+        ensure!(is_known, "no scenario {name}: see --list");
+    }
+    if !args.only.is_empty() {
+        scenarios.retain(|scenario| args.only.contains(&scenario.name));
+    }
+    Ok(scenarios)
+}
+
+struct Bench {
+    clients: Clients,
+    tools: Tools,
+    logs: PathBuf,
+    rounds: u32,
+    until: Option<Instant>,
+    measured: Vec<Measured>,
+    failures: Vec<String>,
+}
+
+impl Bench {
+    fn on_cluster(
+        &mut self,
+        brokers: u16,
+        scenarios: &[&Scenario],
+        together: bool,
+    ) -> anyhow::Result<()> {
+        println!("Starting {brokers} of Kafka {DEFAULT_VERSION}.");
+        let mut cluster = Cluster::start(brokers, &self.tools, &self.clients.classes)?;
+        if together {
+            return self.rounds(&mut cluster, scenarios);
+        }
+        for (index, scenario) in scenarios.iter().enumerate() {
+            let later = scenarios.get(index..).unwrap_or_default();
+            let shapes: Vec<Shape> = later.iter().map(|later| later.shape).collect();
+            cluster.keep(&shapes)?;
+            self.rounds(&mut cluster, &[scenario])?;
+        }
+        Ok(())
+    }
+
+    /// All scenarios in each round, so that all have as many rounds where time is up.
+    fn rounds(&mut self, cluster: &mut Cluster, scenarios: &[&Scenario]) -> anyhow::Result<()> {
+        for round in 0..self.rounds {
+            if round > 0 && self.until.is_some_and(|until| Instant::now() > until) {
+                println!("{round} rounds of {}: time is up", self.rounds);
+                break;
+            }
+            for scenario in scenarios {
+                println!("{}, round {}:", scenario.name, round + 1);
+                for contender in contenders(scenario) {
+                    self.one(cluster, scenario, contender);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn one(&mut self, cluster: &mut Cluster, scenario: &Scenario, contender: Contender) {
+        let Some(command) = self.clients.command(contender.maker) else {
+            return;
+        };
+        let log = self
+            .logs
+            .join(format!("{}-{}.log", scenario.name, contender.name));
+        match client::run(cluster, scenario, contender, command, &log) {
+            Ok(figures) => {
+                println!("  {:<20} {}", contender.name, in_short(&figures));
+                self.enter(scenario, contender, figures);
+            }
+            Err(error) => {
+                println!("  {:<20} FAILED: {error:#}", contender.name);
+                self.failures.push(format!("{error:#}"));
+            }
+        }
+    }
+
+    fn enter(&mut self, scenario: &Scenario, contender: Contender, figures: Figures) {
+        let known = self
+            .measured
+            .iter_mut()
+            .find(|known| known.scenario.name == scenario.name && known.contender == contender);
+        if let Some(known) = known {
+            known.rounds.push(figures);
+        } else {
+            self.measured.push(Measured {
+                scenario: scenario.clone(),
+                contender,
+                rounds: vec![figures],
+            });
+        }
+    }
+}
+
+/// Everybody in the two scenarios of the base; elsewhere everybody's fastest mode; a confirmation per poll
+/// where it is about latency.
+fn contenders(scenario: &Scenario) -> Vec<Contender> {
+    let is_base = ["poll-500", "poll-5000"].contains(&scenario.name.as_str());
+    let takes_part = |contender: &Contender| match contender.mode {
+        _ if scenario.rate > 0 => contender.mode == "commit",
+        "fast" => true,
+        // At 5,000 a poll its flush may be faster than its piggybacking.
+        "commit" => is_base || (contender.maker == Maker::Franz && scenario.poll >= 5000),
+        _ => is_base,
+    };
+    CONTENDERS.into_iter().filter(takes_part).collect()
+}
+
+fn in_short(figures: &Figures) -> String {
+    let of = |name| figures.get(name).copied().unwrap_or(0.0);
+    if figures.contains_key("p50_ms") {
+        return format!(
+            "p50 {:.2} ms, p99 {:.2} ms, p99.9 {:.2} ms, {:.0} requests/s, {:.0} MB",
+            of("p50_ms"),
+            of("p99_ms"),
+            of("p999_ms"),
+            of("requests"),
+            of("rss_mb")
+        );
+    }
+    format!(
+        "{:.0} k records/s, {:.2} CPU us, {:.0} MB, {:.2} + {:.2} requests per 1,000, first after {:.2} s",
+        of("records_per_second") / 1e3,
+        of("cpu_us"),
+        of("rss_mb"),
+        of("fetches"),
+        of("acknowledges"),
+        of("start_s")
+    )
+}
