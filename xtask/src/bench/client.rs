@@ -1,6 +1,6 @@
 //! One run of one client.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -85,21 +85,11 @@ pub(super) fn run(
     command: Command,
     log: &Path,
 ) -> anyhow::Result<Figures> {
-    let figures = if scenario.rate > 0 {
+    if scenario.rate > 0 {
         latency(cluster, scenario, contender, command, log)
     } else {
         drain(cluster, scenario, contender, command, log)
-    };
-    figures.with_context(|| {
-        let text = fs::read_to_string(log).unwrap_or_default();
-        let said: Vec<_> = text.lines().take(5).collect();
-        format!(
-            "{} in {}: {}",
-            contender.name,
-            scenario.name,
-            said.join(" | ")
-        )
-    })
+    }
 }
 
 fn drain(
@@ -160,6 +150,53 @@ fn drain(
         ),
     ]);
     Ok(figures)
+}
+
+/// Runs a client, or the limit, against a replay server of its own.
+///
+/// # Errors
+/// It failed or took too long.
+pub(super) fn replay(
+    mut server: Command,
+    scenario: &Scenario,
+    mut command: Command,
+    log: &Path,
+) -> anyhow::Result<Figures> {
+    let server = Running::start(&mut server, WITHIN, &log.with_extension("server.log"))?;
+    let (address, _) = server.wait_for("ready")?;
+    let (records, poll) = (
+        scenario.shape.records.to_string(),
+        scenario.poll.to_string(),
+    );
+    // Names that it leaves out don't matter to the limit.
+    command.args([
+        "--servers",
+        &address,
+        "--topic",
+        "replay",
+        "--group",
+        "replay",
+    ]);
+    command.args(["--records", &records, "--poll", &poll, "--mode", "fast"]);
+    let started = Instant::now();
+    let running = Running::start(&mut command, WITHIN, log)?;
+    let (_, first) = running.wait_for("first")?;
+    let to_first = started.elapsed();
+    let (answer, last) = running.wait_for("done")?;
+    let answer: Value = serde_json::from_str(&answer)?;
+    let number = |name| answer.get(name).and_then(Value::as_f64).context(name);
+    let (records, seconds) = (number("records")?, number("seconds")?);
+    let cpu = last.cpu.saturating_sub(first.cpu);
+    Ok(Figures::from([
+        ("records_per_second", records / seconds),
+        (
+            "mb_per_second",
+            records * scenario.shape.value_bytes as f64 / seconds / 1e6,
+        ),
+        ("cpu_us", cpu.as_secs_f64() * 1e6 / records),
+        ("rss_mb", last.peak_kib as f64 / 1024.0),
+        ("start_s", to_first.as_secs_f64()),
+    ]))
 }
 
 fn latency(

@@ -17,6 +17,8 @@ pub(super) enum Maker {
     Java,
     Krafka,
     Franz,
+    /// The loop that only reads and checks.
+    Raw,
 }
 
 impl Maker {
@@ -26,6 +28,7 @@ impl Maker {
             Self::Java => "java",
             Self::Krafka => "krafka",
             Self::Franz => "franz-go",
+            Self::Raw => "raw",
         }
     }
 }
@@ -42,6 +45,9 @@ pub(super) struct Contender {
 const fn contender(name: &'static str, maker: Maker, mode: &'static str) -> Contender {
     Contender { name, maker, mode }
 }
+
+/// The limit on the replay server.
+pub(super) const RAW: Contender = contender("read and CRC32C only", Maker::Raw, "fast");
 
 /// In the order of a round.
 pub(super) const CONTENDERS: [Contender; 9] = [
@@ -66,7 +72,7 @@ pub(super) struct Clients {
     /// Java's classes, the helper's among them.
     pub(super) classes: PathBuf,
     /// Server and limit without a broker.
-    pub(super) replay: PathBuf,
+    replay: PathBuf,
     /// What could not be built.
     pub(super) missing: Vec<String>,
 }
@@ -111,6 +117,11 @@ impl Clients {
     pub(super) fn command(&self, maker: Maker) -> Option<Command> {
         let program = match maker {
             Maker::Ours => return Some(Command::new(&self.ours)),
+            Maker::Raw => {
+                let mut command = Command::new(&self.replay);
+                command.arg("raw");
+                return Some(command);
+            }
             Maker::Krafka => &self.krafka,
             Maker::Franz => &self.franz,
             Maker::Java => {
@@ -121,6 +132,13 @@ impl Clients {
             }
         };
         program.as_ref().map(Command::new)
+    }
+
+    /// The command that runs the replay server.
+    pub(super) fn replay(&self, value_bytes: u64) -> Command {
+        let mut command = Command::new(&self.replay);
+        command.args(["serve", "--value-bytes", &value_bytes.to_string()]);
+        command
     }
 
     /// The versions of what is compared.

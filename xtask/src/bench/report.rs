@@ -40,6 +40,8 @@ pub(super) struct Report {
 enum Who {
     Ours,
     Java,
+    /// The loop that reads and checks.
+    Raw,
     /// Java, krafka and franz-go, in share groups.
     Peers,
 }
@@ -49,7 +51,10 @@ impl Who {
         match self {
             Self::Ours => contender.maker == Maker::Ours,
             Self::Java => contender.maker == Maker::Java && contender.mode != "plain",
-            Self::Peers => contender.maker != Maker::Ours && contender.mode != "plain",
+            Self::Raw => contender.maker == Maker::Raw,
+            Self::Peers => {
+                ![Maker::Ours, Maker::Raw].contains(&contender.maker) && contender.mode != "plain"
+            }
         }
     }
 }
@@ -62,6 +67,8 @@ struct Ratio {
     /// In this mode only; else each maker's best.
     mode: Option<&'static str>,
     other: Who,
+    /// Where the other is measured, if elsewhere.
+    other_scenario: Option<&'static str>,
     best_is_greatest: bool,
 }
 
@@ -72,6 +79,7 @@ const fn rate(name: &'static str, scenario: &'static str, other: Who) -> Ratio {
         figure: "records_per_second",
         mode: None,
         other,
+        other_scenario: None,
         best_is_greatest: true,
     }
 }
@@ -88,11 +96,12 @@ const fn cost(
         figure,
         mode: None,
         other,
+        other_scenario: None,
         best_is_greatest: false,
     }
 }
 
-const RATIOS: [Ratio; 10] = [
+const RATIOS: [Ratio; 12] = [
     rate("rps_500_vs_best_peer", "poll-500", Who::Peers),
     rate("rps_500_vs_java", "poll-500", Who::Java),
     Ratio {
@@ -102,35 +111,24 @@ const RATIOS: [Ratio; 10] = [
     rate("rps_5000_vs_best_peer", "poll-5000", Who::Peers),
     cost("cpu_500_vs_best_peer", "poll-500", "cpu_us", Who::Peers),
     cost("cpu_5000_vs_best_peer", "poll-5000", "cpu_us", Who::Peers),
+    Ratio {
+        other_scenario: Some("replay-256-poll-5000"),
+        ..cost("cpu_5000_vs_raw", "poll-5000", "cpu_us", Who::Raw)
+    },
+    rate("replay_256_vs_raw", "replay-256-poll-500", Who::Raw),
     cost("rss_vs_smallest_peer", "poll-500", "rss_mb", Who::Peers),
     cost("p50_vs_java", "latency-100", "p50_ms", Who::Java),
     cost("p99_vs_java", "latency-100", "p99_ms", Who::Java),
     cost("p99_vs_best_peer", "latency-100", "p99_ms", Who::Peers),
 ];
 
-/// In the order in which they are printed; those that [`RATIOS`] hasn't are measured without a broker.
-const NAMES: [&str; 12] = [
-    "rps_500_vs_best_peer",
-    "rps_500_vs_java",
-    "rps_500_commit_vs_best_peer",
-    "rps_5000_vs_best_peer",
-    "cpu_500_vs_best_peer",
-    "cpu_5000_vs_best_peer",
-    "cpu_5000_vs_raw",
-    "rss_vs_smallest_peer",
-    "replay_256_vs_raw",
-    "p50_vs_java",
-    "p99_vs_java",
-    "p99_vs_best_peer",
-];
-
 impl Report {
-    fn best(&self, ratio: &Ratio, who: Who) -> Option<f64> {
+    fn best(&self, ratio: &Ratio, scenario: &str, who: Who) -> Option<f64> {
         let medians = self
             .measured
             .iter()
             .filter(|measured| {
-                measured.scenario.name == ratio.scenario
+                measured.scenario.name == scenario
                     && who.holds(measured.contender)
                     && ratio
                         .mode
@@ -145,15 +143,17 @@ impl Report {
     }
 
     /// `None` where it wasn't measured in this run.
-    fn ratio(&self, name: &str) -> Option<f64> {
-        let ratio = RATIOS.iter().find(|ratio| ratio.name == name)?;
-        Some(self.best(ratio, Who::Ours)? / self.best(ratio, ratio.other)?)
+    fn ratio(&self, ratio: &Ratio) -> Option<f64> {
+        let other = ratio.other_scenario.unwrap_or(ratio.scenario);
+        let ours = self.best(ratio, ratio.scenario, Who::Ours)?;
+        Some(ours / self.best(ratio, other, ratio.other)?)
     }
 
     /// One a line.
     pub(super) fn say_ratios(&self) {
-        for name in NAMES {
-            match self.ratio(name) {
+        for ratio in &RATIOS {
+            let name = ratio.name;
+            match self.ratio(ratio) {
                 Some(ratio) => println!("{name} {ratio:.3}"),
                 None => println!("{name} not measured"),
             }
@@ -161,14 +161,9 @@ impl Report {
     }
 
     fn latest(&self) -> Value {
-        let ratios: Map<String, Value> = NAMES
+        let ratios: Map<String, Value> = RATIOS
             .iter()
-            .map(|name| {
-                (
-                    (*name).to_owned(),
-                    self.ratio(name).map_or(Value::Null, |ratio| json!(ratio)),
-                )
-            })
+            .map(|ratio| (ratio.name.to_owned(), json!(self.ratio(ratio))))
             .collect();
         json!({
             "ratios": ratios,
@@ -331,7 +326,7 @@ pub(super) fn write(report: &Report, folder: &Path) -> anyhow::Result<()> {
         folder.join(format!("{name}.json")),
         pretty(&report.figures())?,
     )?;
-    let plots: Vec<plot::Panel> = ["poll-500", "poll-5000"]
+    let plots: Vec<plot::Panel> = ["poll-500", "poll-5000", "replay-256-poll-500"]
         .iter()
         .flat_map(|scenario| {
             [

@@ -14,6 +14,7 @@ pub(super) struct Shape {
 pub(super) struct Scenario {
     pub(super) name: String,
     pub(super) shape: Shape,
+    /// 0 = the replay server stands in their place.
     pub(super) brokers: u16,
     /// Most records of a poll.
     pub(super) poll: u32,
@@ -68,9 +69,22 @@ fn latency(rate: u32, seconds: (u32, u32)) -> Scenario {
     })
 }
 
+/// Against the replay server; more records, since they come so fast.
+fn replay(value_bytes: u64, poll: u32) -> Scenario {
+    with(&format!("replay-{value_bytes}-poll-{poll}"), |scenario| {
+        (scenario.brokers, scenario.poll) = (0, poll);
+        scenario.shape.value_bytes = value_bytes;
+        scenario.shape.records = RECORDS * 512 / value_bytes;
+    })
+}
+
 /// All of them. Those of three brokers come last, since they need another cluster.
 pub(super) fn all() -> Vec<Scenario> {
     let mut scenarios = vec![
+        replay(256, 500),
+        replay(256, 5000),
+        replay(1024, 500),
+        replay(1024, 5000),
         base("poll-500"),
         with("poll-5000", |scenario| scenario.poll = 5000),
         with("members-2", |scenario| scenario.members = 2),
@@ -117,6 +131,9 @@ pub(super) fn quick() -> Vec<Scenario> {
         })
     };
     vec![
+        replay(256, 500),
+        replay(256, 5000),
+        replay(1024, 500),
         smaller(500, 500_000),
         smaller(5000, 1_000_000),
         latency(100, (8, 4)),

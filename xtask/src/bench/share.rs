@@ -5,20 +5,22 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use sharegroup_launcher::{DEFAULT_VERSION, Tools};
 
 use super::ShareArgs;
 use super::broker::Cluster;
-use super::clients::{CONTENDERS, Clients, Contender, Maker};
+use super::clients::{CONTENDERS, Clients, Contender, Maker, RAW};
 use super::figures::Figures;
 use super::report::{Measured, Report};
 use super::scenario::{self, Scenario, Shape};
 use super::{client, machine, report};
 use crate::run::Context;
 
-/// With `--quick` no new round begins after this.
-const QUICK: Duration = Duration::from_secs(5 * 60);
+/// With `--quick` no round begins that would last beyond this.
+const QUICK: Duration = Duration::from_secs(7 * 60);
+/// Who warms up a broker.
+const WARMER: Contender = CONTENDERS[0];
 
 pub(super) fn run(args: &ShareArgs) -> anyhow::Result<ExitCode> {
     let scenarios = chosen(args)?;
@@ -45,7 +47,7 @@ pub(super) fn run(args: &ShareArgs) -> anyhow::Result<ExitCode> {
     };
     fs::create_dir_all(&bench.logs)?;
     let load = machine::load();
-    for brokers in [1, 3] {
+    for brokers in [0, 1, 3] {
         let of_these: Vec<_> = scenarios
             .iter()
             .filter(|scenario| scenario.brokers == brokers)
@@ -101,54 +103,109 @@ impl Bench {
         scenarios: &[&Scenario],
         together: bool,
     ) -> anyhow::Result<()> {
+        if brokers == 0 {
+            return self.rounds(&mut None, scenarios);
+        }
         println!("Starting {brokers} of Kafka {DEFAULT_VERSION}.");
-        let mut cluster = Cluster::start(brokers, &self.tools, &self.clients.classes)?;
+        let cluster = Cluster::start(brokers, &self.tools, &self.clients.classes)?;
+        let mut cluster = Some(cluster);
+        if let Some(first) = scenarios.first() {
+            self.warm_up(&mut cluster, first);
+        }
         if together {
             return self.rounds(&mut cluster, scenarios);
         }
         for (index, scenario) in scenarios.iter().enumerate() {
             let later = scenarios.get(index..).unwrap_or_default();
             let shapes: Vec<Shape> = later.iter().map(|later| later.shape).collect();
-            cluster.keep(&shapes)?;
+            if let Some(cluster) = &mut cluster {
+                cluster.keep(&shapes)?;
+            }
             self.rounds(&mut cluster, &[scenario])?;
         }
         Ok(())
     }
 
+    /// The first group of a young broker waits for its topics of state and for the JVM's compilers.
+    fn warm_up(&self, cluster: &mut Option<Cluster>, scenario: &Scenario) {
+        println!("Warming it up.");
+        if let Err(error) = self.figures(cluster, scenario, WARMER) {
+            println!("  {error:#}");
+        }
+    }
+
     /// All scenarios in each round, so that all have as many rounds where time is up.
-    fn rounds(&mut self, cluster: &mut Cluster, scenarios: &[&Scenario]) -> anyhow::Result<()> {
+    fn rounds(
+        &mut self,
+        cluster: &mut Option<Cluster>,
+        scenarios: &[&Scenario],
+    ) -> anyhow::Result<()> {
         for round in 0..self.rounds {
-            if round > 0 && self.until.is_some_and(|until| Instant::now() > until) {
-                println!("{round} rounds of {}: time is up", self.rounds);
-                break;
-            }
+            let began = Instant::now();
             for scenario in scenarios {
                 println!("{}, round {}:", scenario.name, round + 1);
                 for contender in contenders(scenario) {
                     self.one(cluster, scenario, contender);
                 }
             }
+            let is_last = round + 1 == self.rounds;
+            let next = Instant::now() + began.elapsed();
+            if !is_last && self.until.is_some_and(|until| next > until) {
+                println!(
+                    "No time for more than {} of {} rounds.",
+                    round + 1,
+                    self.rounds
+                );
+                break;
+            }
         }
         Ok(())
     }
 
-    fn one(&mut self, cluster: &mut Cluster, scenario: &Scenario, contender: Contender) {
-        let Some(command) = self.clients.command(contender.maker) else {
-            return;
-        };
-        let log = self
-            .logs
-            .join(format!("{}-{}.log", scenario.name, contender.name));
-        match client::run(cluster, scenario, contender, command, &log) {
-            Ok(figures) => {
+    fn one(&mut self, cluster: &mut Option<Cluster>, scenario: &Scenario, contender: Contender) {
+        match self.figures(cluster, scenario, contender) {
+            Ok(Some(figures)) => {
                 println!("  {:<20} {}", contender.name, in_short(&figures));
                 self.enter(scenario, contender, figures);
             }
+            Ok(None) => {}
             Err(error) => {
                 println!("  {:<20} FAILED: {error:#}", contender.name);
                 self.failures.push(format!("{error:#}"));
             }
         }
+    }
+
+    /// `None` where the client is missing.
+    fn figures(
+        &self,
+        cluster: &mut Option<Cluster>,
+        scenario: &Scenario,
+        contender: Contender,
+    ) -> anyhow::Result<Option<Figures>> {
+        let Some(command) = self.clients.command(contender.maker) else {
+            return Ok(None);
+        };
+        let log = self
+            .logs
+            .join(format!("{}-{}.log", scenario.name, contender.name));
+        let figures = match cluster {
+            Some(cluster) => client::run(cluster, scenario, contender, command, &log),
+            None => {
+                let server = self.clients.replay(scenario.shape.value_bytes);
+                client::replay(server, scenario, command, &log)
+            }
+        };
+        figures.map(Some).with_context(|| {
+            let text = fs::read_to_string(&log).unwrap_or_default();
+            let said: Vec<_> = text.lines().take(5).collect();
+            format!(
+                "{} in {}: {}",
+                contender.name,
+                scenario.name,
+                said.join(" | ")
+            )
+        })
     }
 
     fn enter(&mut self, scenario: &Scenario, contender: Contender, figures: Figures) {
@@ -172,6 +229,12 @@ impl Bench {
 /// where it is about latency.
 fn contenders(scenario: &Scenario) -> Vec<Contender> {
     let is_base = ["poll-500", "poll-5000"].contains(&scenario.name.as_str());
+    if scenario.brokers == 0 {
+        let share = CONTENDERS
+            .into_iter()
+            .filter(|contender| contender.mode == "fast");
+        return [RAW].into_iter().chain(share).collect();
+    }
     let takes_part = |contender: &Contender| match contender.mode {
         _ if scenario.rate > 0 => contender.mode == "commit",
         "fast" => true,

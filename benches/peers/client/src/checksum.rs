@@ -92,7 +92,8 @@ impl Marks<'_> {
     pub fn settle(&mut self, offset: i64, hash: u64) -> bool {
         let offset = offset.max(0).cast_unsigned() as usize;
         if self.words.len() <= offset / 64 {
-            self.words.resize((offset / 64 + 1).next_multiple_of(1024), 0);
+            self.words
+                .resize((offset / 64 + 1).next_multiple_of(1024), 0);
         }
         let (word, bit) = (&mut self.words[offset / 64], 1 << (offset % 64));
         let is_new = *word & bit == 0;
@@ -117,7 +118,10 @@ mod tests {
         assert!(tracker.settle(3, 70_000, 5));
         assert!(!tracker.settle(3, 70_000, 5));
         assert!(tracker.settle(2, 70_000, 5));
-        assert_eq!((tracker.settled, tracker.again, tracker.checksum), (2, 1, 10));
+        assert_eq!(
+            (tracker.settled, tracker.again, tracker.checksum),
+            (2, 1, 10)
+        );
     }
 
     #[test]

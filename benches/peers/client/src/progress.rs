@@ -70,7 +70,10 @@ impl Progress {
 
     /// All consumers have ended, every answer is in.
     pub fn done(&self) {
-        let seconds = self.first.get().map_or(0.0, |at| at.elapsed().as_secs_f64());
+        let seconds = self
+            .first
+            .get()
+            .map_or(0.0, |at| at.elapsed().as_secs_f64());
         let sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
         say(&format!(
             r#"done {{"records":{},"again":{},"checksum":"{:016x}","seconds":{seconds:.6}}}"#,

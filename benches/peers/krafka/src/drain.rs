@@ -80,7 +80,9 @@ fn settle(
     tracker: &mut Tracker,
 ) -> anyhow::Result<()> {
     for of_one in records.chunk_by(|one, next| one.partition == next.partition) {
-        let Some(first) = of_one.first() else { continue };
+        let Some(first) = of_one.first() else {
+            continue;
+        };
         let mut marks = tracker.partition(first.partition);
         for record in of_one {
             let hash = hash(record);

@@ -89,7 +89,9 @@ async fn handle(
         let record = delivery.record();
         let hash = hash(&record);
         tokio::time::sleep(time).await;
-        let is_new = tracker.borrow_mut().settle(delivery.partition(), record.offset, hash);
+        let is_new = tracker
+            .borrow_mut()
+            .settle(delivery.partition(), record.offset, hash);
         if progress.settled(u64::from(is_new)) {
             stop.send_replace(true);
         }

@@ -59,7 +59,8 @@ async fn produce(args: &Args, origin: Instant, total: &AtomicU64) -> anyhow::Res
     config.linger = Duration::ZERO;
     let producer = Producer::new(config);
     let per_tick = args.rate.div_ceil(1000);
-    let mut ticks = interval(Duration::from_secs(1) * u32::try_from(per_tick)? / u32::try_from(args.rate)?);
+    let mut ticks =
+        interval(Duration::from_secs(1) * u32::try_from(per_tick)? / u32::try_from(args.rate)?);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let records = args.rate * (args.warm + args.seconds);
     let mut index = 0;
@@ -70,7 +71,9 @@ async fn produce(args: &Args, origin: Instant, total: &AtomicU64) -> anyhow::Res
             let partition = i32::try_from(index % u64::from(args.partitions.unsigned_abs()))?;
             let now = u64::try_from(origin.elapsed().as_nanos())?;
             value[..8].copy_from_slice(&now.to_le_bytes());
-            let record = ProducerRecord::new(&args.topic).partition(partition).value(value);
+            let record = ProducerRecord::new(&args.topic)
+                .partition(partition)
+                .value(value);
             // Whether it is there is seen by the consumer.
             drop(producer.send(record).await?);
             index += 1;
@@ -78,7 +81,9 @@ async fn produce(args: &Args, origin: Instant, total: &AtomicU64) -> anyhow::Res
     }
     // The consumer waits in a poll for one more record, which tells that these were all.
     total.store(records + 1, Ordering::Release);
-    let last = ProducerRecord::new(&args.topic).partition(0).value(vec![0; VALUE_BYTES]);
+    let last = ProducerRecord::new(&args.topic)
+        .partition(0)
+        .value(vec![0; VALUE_BYTES]);
     producer.send(last).await?.await?;
     producer.flush().await?;
     Ok(())

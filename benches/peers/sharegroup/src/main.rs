@@ -54,9 +54,6 @@ fn hash(record: &Record<'_>) -> u64 {
 }
 
 fn check(report: &CommitReport) -> anyhow::Result<()> {
-    ensure!(
-        report.is_ok(),
-        "acknowledgements didn't count: {report:?}"
-    );
+    ensure!(report.is_ok(), "acknowledgements didn't count: {report:?}");
     Ok(())
 }
