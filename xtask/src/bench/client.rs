@@ -21,14 +21,18 @@ use crate::proofs::process::{Usage, read};
 const WITHIN: Duration = Duration::from_secs(180);
 
 /// A client at work.
-struct Running {
+pub(super) struct Running {
     child: Child,
     lines: Receiver<String>,
     deadline: Instant,
 }
 
 impl Running {
-    fn start(command: &mut Command, within: Duration, log: &Path) -> anyhow::Result<Self> {
+    pub(super) fn start(
+        command: &mut Command,
+        within: Duration,
+        log: &Path,
+    ) -> anyhow::Result<Self> {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -50,7 +54,7 @@ impl Running {
     }
 
     /// Waits for the line that begins with a word, and gives its rest.
-    fn wait_for(&self, word: &str) -> anyhow::Result<(String, Usage)> {
+    pub(super) fn wait_for(&self, word: &str) -> anyhow::Result<(String, Usage)> {
         loop {
             let left = self.deadline.saturating_duration_since(Instant::now());
             match self.lines.recv_timeout(left) {
@@ -64,6 +68,16 @@ impl Running {
                 Err(RecvTimeoutError::Disconnected) => bail!("ended before {word:?}"),
             }
         }
+    }
+}
+
+impl Running {
+    /// Lets it end by itself.
+    pub(super) fn end(mut self) -> anyhow::Result<()> {
+        drop(self.child.stdin.take());
+        let status = self.child.wait()?;
+        ensure!(status.success(), "{status}");
+        Ok(())
     }
 }
 

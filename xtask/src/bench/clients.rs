@@ -181,7 +181,8 @@ fn quoted(file: &Path, mark: &str) -> String {
         .to_owned()
 }
 
-fn build_rust(
+/// Builds a package of a workspace under `benches`.
+pub(super) fn build_rust(
     context: &Context,
     folder: &Path,
     package: &str,

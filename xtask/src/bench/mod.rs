@@ -6,6 +6,7 @@ mod clients;
 mod figures;
 mod machine;
 mod plot;
+mod profile;
 mod report;
 mod scenario;
 mod share;
@@ -18,6 +19,8 @@ use clap::{Args, Subcommand};
 pub(crate) enum Command {
     /// Share consumers side by side on a real broker; results go to benches/results
     Share(ShareArgs),
+    /// A flame graph of our share consumer, and where its time goes
+    Profile(profile::ProfileArgs),
 }
 
 #[derive(Debug, Args)]
@@ -39,5 +42,6 @@ pub(crate) struct ShareArgs {
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Share(args) => share::run(&args),
+        Command::Profile(args) => profile::run(&args),
     }
 }
