@@ -34,6 +34,9 @@ pub(crate) struct ShareArgs {
     /// This scenario only; may be given several times
     #[arg(long, value_name = "SCENARIO")]
     only: Vec<String>,
+    /// At most so many records in a topic, to try something out
+    #[arg(long)]
+    records: Option<u64>,
     /// Print the scenarios, run nothing
     #[arg(long)]
     list: bool,
