@@ -16,11 +16,11 @@ import (
 func latency(o options) {
 	client, failed := open(o)
 	origin := time.Now()
-	var total atomic.Int64
+	var total, from atomic.Int64
 	total.Store(1 << 62)
-	go produce(o, origin, &total)
+	go produce(o, origin, &total, &from)
 	t := newTracker()
-	warm := time.Duration(o.warm) * time.Second
+	length := time.Duration(o.seconds) * time.Second
 	var delivered, acknowledged []time.Duration
 	var sent []time.Duration
 	hasBegun := false
@@ -31,6 +31,9 @@ func latency(o options) {
 			continue
 		}
 		at := time.Since(origin)
+		// What is measured begins when traffic has flowed for a while since the first record arrived.
+		from.CompareAndSwap(0, int64(at)+int64(o.warm)*int64(time.Second))
+		begin := time.Duration(from.Load())
 		sent = sent[:0]
 		fetches.EachRecord(func(r *kgo.Record) {
 			r.Ack(kgo.AckAccept)
@@ -40,7 +43,7 @@ func latency(o options) {
 		flush(client)
 		answered := time.Since(origin)
 		for _, sent := range sent {
-			if sent < warm {
+			if sent < begin || sent >= begin+length {
 				continue
 			}
 			if !hasBegun {
@@ -70,8 +73,9 @@ func percentiles(kind string, times []time.Duration) string {
 		kind, ms(0.5), kind, ms(0.99), kind, ms(0.999), kind, ms(1))
 }
 
-// produce sends records at a rate, each with the time when it was sent, and at last says how many those were.
-func produce(o options, origin time.Time, total *atomic.Int64) {
+// produce sends records at a rate, each with the time when it was sent, until those to be measured are sent, and
+// says how many there are in all.
+func produce(o options, origin time.Time, total, from *atomic.Int64) {
 	producer, err := kgo.NewClient(
 		kgo.SeedBrokers(o.servers),
 		kgo.DefaultProduceTopic(o.topic),
@@ -85,7 +89,6 @@ func produce(o options, origin time.Time, total *atomic.Int64) {
 	perTick := (o.rate + 999) / 1000
 	ticks := time.NewTicker(time.Second * time.Duration(perTick) / time.Duration(o.rate))
 	begun := time.Now()
-	records := o.rate * (o.warm + o.seconds)
 	send := func(partition int, stamp time.Duration) {
 		value := make([]byte, 256)
 		binary.LittleEndian.PutUint64(value, uint64(stamp))
@@ -96,15 +99,20 @@ func produce(o options, origin time.Time, total *atomic.Int64) {
 			}
 		})
 	}
-	for index := 0; index < records; {
+	isOver := func() bool {
+		begin := from.Load()
+		return begin > 0 && time.Since(origin) >= time.Duration(begin)+time.Duration(o.seconds)*time.Second
+	}
+	index := 0
+	for !isOver() {
 		<-ticks.C
 		// A ticker drops ticks; what they missed is sent now.
-		due := min(int(time.Since(begun)*time.Duration(o.rate)/time.Second), records)
+		due := int(time.Since(begun) * time.Duration(o.rate) / time.Second)
 		for ; index < due; index++ {
 			send(index%o.partitions, time.Since(origin))
 		}
 	}
-	total.Store(int64(records) + 1)
+	total.Store(int64(index) + 1)
 	send(0, 0)
 	if err := producer.Flush(context.Background()); err != nil {
 		log.Fatal(err)

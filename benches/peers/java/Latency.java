@@ -20,6 +20,9 @@ final class Latency {
     private final Options options;
     private final long origin = System.nanoTime();
     private volatile long total = Long.MAX_VALUE;
+    /** What is measured begins when traffic has flowed for a while since the first record arrived. */
+    private volatile long from = Long.MAX_VALUE;
+    private volatile long until = Long.MAX_VALUE;
 
     Latency(Options options) {
         this.options = options;
@@ -31,10 +34,11 @@ final class Latency {
         int seconds = options.number("seconds", 10);
         KafkaShareConsumer<byte[], byte[]> consumer = new KafkaShareConsumer<>(options.shareConsumer());
         consumer.subscribe(List.of(options.text("topic", "")));
-        Thread producing = new Thread(() -> produce(rate, rate * (warm + seconds)));
+        Thread producing = new Thread(() -> produce(rate));
         producing.start();
-        long[] delivered = new long[rate * (seconds + 1)];
-        long[] acknowledged = new long[rate * (seconds + 1)];
+        // Twice what is expected: who was late may send more at once.
+        long[] delivered = new long[rate * seconds * 2 + 100];
+        long[] acknowledged = new long[delivered.length];
         int samples = 0;
         Hash marks = new Hash();
         while (marks.settled < total) {
@@ -43,6 +47,10 @@ final class Latency {
                 continue;
             }
             long at = System.nanoTime() - origin;
+            if (until == Long.MAX_VALUE) {
+                from = at + TimeUnit.SECONDS.toNanos(warm);
+                until = from + TimeUnit.SECONDS.toNanos(seconds);
+            }
             long[] sent = new long[records.count()];
             int index = 0;
             for (ConsumerRecord<byte[], byte[]> record : records) {
@@ -53,7 +61,7 @@ final class Latency {
             Client.commit(consumer);
             long answered = System.nanoTime() - origin;
             for (long stamp : sent) {
-                if (stamp >= TimeUnit.SECONDS.toNanos(warm)) {
+                if (stamp >= from && stamp < until) {
                     if (samples == 0) {
                         Client.say("first");
                     }
@@ -81,7 +89,7 @@ final class Latency {
     }
 
     /** Sends records at a rate, each with the time when it was sent, and at last says how many those were. */
-    private void produce(int rate, int records) {
+    private void produce(int rate) {
         Properties properties = options.properties();
         properties.put("acks", "all");
         properties.put("linger.ms", "0");
@@ -90,14 +98,15 @@ final class Latency {
         int perTick = (rate + 999) / 1000;
         long tick = TimeUnit.SECONDS.toNanos(1) * perTick / rate;
         long due = System.nanoTime();
-        for (int index = 0; index < records; ) {
+        int index = 0;
+        while (System.nanoTime() - origin < until) {
             sleepUntil(due);
             due += tick;
-            for (int i = 0; i < perTick && index < records; i++, index++) {
+            for (int i = 0; i < perTick; i++, index++) {
                 send(producer, index % partitions, System.nanoTime() - origin);
             }
         }
-        total = records + 1L;
+        total = index + 1L;
         send(producer, 0, 0);
         producer.flush();
     }

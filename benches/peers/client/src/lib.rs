@@ -10,11 +10,13 @@ mod args;
 mod checksum;
 mod progress;
 mod samples;
+mod window;
 
 pub use args::{Args, Mode};
 pub use checksum::{Tracker, hash_bytes, hash_record};
 pub use progress::{Progress, wait_for_end};
 pub use samples::Samples;
+pub use window::Window;
 
 /// How a record of the mixed scenario is settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
