@@ -167,13 +167,39 @@ impl Report {
             .collect();
         json!({
             "ratios": ratios,
-            // A client with another checksum has failed.
-            "checksums_equal": !self.failures.iter().any(|failure| failure.contains("checksum")),
-            "missing": self.missing,
+            "checksums_equal": self.checksums_equal(),
+            "missing": self.absent(),
             "machine": machine::describe(),
             "versions": self.versions,
             "date": machine::date(),
         })
+    }
+
+    /// Whether all that was drained was what was written. A client with another checksum has failed.
+    fn checksums_equal(&self) -> bool {
+        let mut drained = self.measured.iter().map(|measured| &measured.scenario);
+        let is_any = drained.any(|scenario| scenario.brokers > 0 && scenario.rate == 0);
+        is_any
+            && !self
+                .failures
+                .iter()
+                .any(|failure| failure.contains("checksum"))
+    }
+
+    /// What could not be built, and what failed where: without it the best of the others may not be the best.
+    fn absent(&self) -> Vec<&str> {
+        let failed = self
+            .failures
+            .iter()
+            .filter_map(|failure| failure.split(": ").next());
+        let mut absent: Vec<&str> = self
+            .missing
+            .iter()
+            .map(String::as_str)
+            .chain(failed)
+            .collect();
+        absent.dedup();
+        absent
     }
 
     fn figures(&self) -> Value {
