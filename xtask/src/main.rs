@@ -1,5 +1,6 @@
 //! Development commands of this workspace: `cargo xtask --help`.
 
+mod bench;
 mod binaries;
 mod fuzz;
 mod kafka;
@@ -29,6 +30,9 @@ enum Command {
     Test(StageArgs),
     /// Show what takes too long for `test`
     Prove(StageArgs),
+    /// Measure beside what others would use
+    #[command(subcommand)]
+    Bench(bench::Command),
     /// Look for inputs that break a promise
     Fuzz(fuzz::FuzzArgs),
     /// Play clusters and consumers under virtual time, with troubles by seed, and judge what comes of it
@@ -52,6 +56,7 @@ fn main() -> ExitCode {
         Command::Kafka(command) => kafka::run(command),
         Command::Test(args) => run_stages(stages::STAGES, &args),
         Command::Prove(args) => run_stages(proofs::PROOFS, &args),
+        Command::Bench(command) => bench::run(command),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Simulate(args) => simulate::run(&args),
     };

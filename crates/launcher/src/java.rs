@@ -159,6 +159,24 @@ impl Tools {
         command
     }
 
+    /// `java` for a program of one's own, with its classes before the jars and no other option: unlike
+    /// [`command`](Self::command) the JVM is as it is by default.
+    #[must_use]
+    pub fn java(&self, classes: &Path) -> Command {
+        let mut path = classes.as_os_str().to_owned();
+        path.push(":");
+        path.push(self.class_path());
+        let mut command = Command::new(self.runtime.program());
+        command.env("CLASSPATH", path);
+        command
+    }
+
+    /// The class path of all jars, also for a compiler.
+    #[must_use]
+    pub fn class_path(&self) -> &OsStr {
+        &self.runtime.class_path
+    }
+
     /// A folder with one more jar of the same version alone, such as `connect-file`: for `plugin.path` of Kafka Connect.
     /// Fetches it when it is not in the cache yet.
     ///

@@ -6,7 +6,7 @@ mod drain;
 mod embedded;
 mod hostile;
 mod postgres;
-mod process;
+pub(crate) mod process;
 
 use anyhow::ensure;
 use sharegroup_launcher::Kafka;

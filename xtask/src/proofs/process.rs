@@ -9,15 +9,15 @@ use anyhow::{Context as _, bail};
 
 /// What a process used up to the last look, at most 5 ms before its end.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Usage {
+pub(crate) struct Usage {
     /// User and system time.
-    pub(super) cpu: Duration,
+    pub(crate) cpu: Duration,
     /// Peak of its resident memory, in KiB.
-    pub(super) peak_kib: u64,
+    pub(crate) peak_kib: u64,
 }
 
 /// Waits for a process, and looks at it every 5 ms; `look` is called each time.
-pub(super) fn watch(
+pub(crate) fn watch(
     child: &mut Child,
     within: Duration,
     mut look: impl FnMut(Instant),
@@ -42,7 +42,7 @@ pub(super) fn watch(
 }
 
 /// What a running process has used so far.
-pub(super) fn read(pid: u32) -> Option<Usage> {
+pub(crate) fn read(pid: u32) -> Option<Usage> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // Behind the command's name, which may hold spaces: fields 14 and 15 of proc(5), in ticks of 10 ms.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
@@ -59,7 +59,7 @@ pub(super) fn read(pid: u32) -> Option<Usage> {
 }
 
 /// The median of some figures.
-pub(super) fn median(mut figures: Vec<f64>) -> anyhow::Result<f64> {
+pub(crate) fn median(mut figures: Vec<f64>) -> anyhow::Result<f64> {
     figures.sort_by(f64::total_cmp);
     figures
         .get(figures.len() / 2)
