@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -77,7 +78,7 @@ func percentiles(kind string, times []time.Duration) string {
 // says how many there are in all.
 func produce(o options, origin time.Time, total, from *atomic.Int64) {
 	producer, err := kgo.NewClient(
-		kgo.SeedBrokers(o.servers),
+		kgo.SeedBrokers(strings.Split(o.servers, ",")...),
 		kgo.DefaultProduceTopic(o.topic),
 		kgo.ProducerLinger(0),
 		kgo.RequiredAcks(kgo.AllISRAcks()),

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,7 +55,7 @@ func main() {
 func open(o options) (*kgo.Client, *atomic.Int64) {
 	failed := new(atomic.Int64)
 	client, err := kgo.NewClient(
-		kgo.SeedBrokers(o.servers),
+		kgo.SeedBrokers(strings.Split(o.servers, ",")...),
 		kgo.ShareGroup(o.group),
 		kgo.ConsumeTopics(o.topic),
 		kgo.ShareMaxRecords(int32(o.poll)),

@@ -1,7 +1,8 @@
 //! The server: a thread per connection, offsets that all of them share.
 
-use std::io::{BufReader, ErrorKind, Write as _};
+use std::io::{BufReader, ErrorKind, Read as _, Write as _, stdin};
 use std::net::{TcpListener, TcpStream};
+use std::process::exit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread;
@@ -36,12 +37,17 @@ const NODE: BrokerId = BrokerId(1);
 const HOST: &str = "127.0.0.1";
 const NAME: &str = "replay";
 
-/// Serves until the process is killed.
+/// Serves until the standard input ends, as it does when whoever started this is gone.
 pub(crate) fn run(value_bytes: usize) -> anyhow::Result<()> {
     let listener = TcpListener::bind((HOST, 0))?;
     let port = listener.local_addr()?.port();
     let next = Arc::new(Offsets::default());
     println!("ready {HOST}:{port}");
+    thread::spawn(|| {
+        // Whatever ends it is an end.
+        drop(stdin().read_to_end(&mut Vec::new()));
+        exit(0);
+    });
     for stream in listener.incoming() {
         let stream = stream?;
         stream.set_nodelay(true)?;
