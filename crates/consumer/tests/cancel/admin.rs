@@ -50,6 +50,8 @@ asked_again! {
     t9_group_configs_can_be_dropped: |admin| admin.group_configs(GROUP);
     t9_share_limits_can_be_dropped: |admin| admin.share_limits(GROUP);
     t9_topic_configs_can_be_dropped: |admin| admin.topic_configs(TOPIC);
+    t9_topic_rights_can_be_dropped: |admin| admin.topic_rights(TOPIC);
+    t9_share_group_rights_can_be_dropped: |admin| admin.share_group_rights(GROUP);
     t9_broker_configs_can_be_dropped: |admin| admin.broker_configs();
 }
 
